@@ -1,0 +1,101 @@
+"""The one interface between the engine and whatever multiplies the matrices.
+
+The engine thinks in sequences, KV blocks and adapter slots; a back end sees one ragged batch a
+step and knows nothing of tenants, requests or text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgelora.adapter_format.weights import AdapterWeights
+from services.chassis.base_model import BaseModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendLimits:
+    """What is allocated once, at load, and never grows."""
+
+    num_kv_blocks: int
+    block_size: int
+    """Tokens a KV block holds."""
+    max_loras: int
+    """Adapter slots."""
+    max_lora_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotWeight:
+    """One adapter's share in a row: its slot, and strength x routing share (not the scaling)."""
+
+    slot: int
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceChunk:
+    """The tokens of one sequence that run in this step: a prefill chunk, or one decode token."""
+
+    token_ids: NDArray[np.int32]
+    """Shape [n], n >= 1."""
+    start_position: int
+    """Tokens of the sequence already in the KV cache."""
+    block_table: Sequence[int]
+    """KV blocks in order; covers start_position + n tokens."""
+    adapters: tuple[SlotWeight, ...]
+    """Empty: the base model, bit for bit."""
+    needs_logits: bool
+    """Whether the logits after the last token are wanted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendTelemetry:
+    """Memory a back end holds, in bytes."""
+
+    weights_bytes: int
+    kv_cache_bytes: int
+    adapter_slots_bytes: int
+
+
+class Backend(Protocol):
+    """Runs one model with per-row LoRA adapters. Used from one thread only."""
+
+    @staticmethod
+    def probe() -> str | None:
+        """Returns None when this back end can run on this machine, else the reason why not."""
+        ...
+
+    def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:
+        """Maps the weights and allocates the KV cache and the adapter slots.
+
+        Raises FileNotFoundError or ValueError when the directory is no prepared model.
+        """
+        ...
+
+    def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
+        """Writes an adapter into a free slot, its scaling folded in.
+
+        The caller guarantees that no row of a running step uses the slot.
+        """
+        ...
+
+    def unload_adapter(self, slot: int) -> None:
+        """Zeroes a slot."""
+        ...
+
+    def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:
+        """Runs one step over a ragged batch and writes its keys and values into the KV cache.
+
+        Returns logits, shape [number of chunks with needs_logits, vocab_size], in chunk order.
+        """
+        ...
+
+    def telemetry(self) -> BackendTelemetry:
+        """Returns the memory held."""
+        ...
