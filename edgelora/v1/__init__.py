@@ -1,0 +1,1 @@
+"""Generated from protos/edgelora/v1 by protos/generate.py. Do not edit."""

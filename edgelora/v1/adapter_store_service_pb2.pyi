@@ -1,0 +1,207 @@
+from edgelora.v1 import adapter_pb2 as _adapter_pb2
+from edgelora.v1 import ticket_pb2 as _ticket_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class AdapterFile(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ADAPTER_FILE_UNSPECIFIED: _ClassVar[AdapterFile]
+    ADAPTER_FILE_CONFIG: _ClassVar[AdapterFile]
+    ADAPTER_FILE_WEIGHTS: _ClassVar[AdapterFile]
+ADAPTER_FILE_UNSPECIFIED: AdapterFile
+ADAPTER_FILE_CONFIG: AdapterFile
+ADAPTER_FILE_WEIGHTS: AdapterFile
+
+class AdapterStoreServiceRegisterAdapterRequest(_message.Message):
+    __slots__ = ("header", "chunk")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    header: StoreUploadHeader
+    chunk: StoreUploadChunk
+    def __init__(self, header: _Optional[_Union[StoreUploadHeader, _Mapping]] = ..., chunk: _Optional[_Union[StoreUploadChunk, _Mapping]] = ...) -> None: ...
+
+class StoreUploadHeader(_message.Message):
+    __slots__ = ("claim", "alias", "description", "replace_alias", "config_size_bytes", "weights_size_bytes")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_ALIAS_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    alias: str
+    description: str
+    replace_alias: bool
+    config_size_bytes: int
+    weights_size_bytes: int
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., alias: _Optional[str] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., config_size_bytes: _Optional[int] = ..., weights_size_bytes: _Optional[int] = ...) -> None: ...
+
+class StoreUploadChunk(_message.Message):
+    __slots__ = ("file", "data")
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    file: AdapterFile
+    data: bytes
+    def __init__(self, file: _Optional[_Union[AdapterFile, str]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class AdapterStoreServiceRegisterAdapterResponse(_message.Message):
+    __slots__ = ("adapter", "alias", "is_new")
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    IS_NEW_FIELD_NUMBER: _ClassVar[int]
+    adapter: _adapter_pb2.Adapter
+    alias: _adapter_pb2.AdapterAlias
+    is_new: bool
+    def __init__(self, adapter: _Optional[_Union[_adapter_pb2.Adapter, _Mapping]] = ..., alias: _Optional[_Union[_adapter_pb2.AdapterAlias, _Mapping]] = ..., is_new: _Optional[bool] = ...) -> None: ...
+
+class ResolveAdaptersRequest(_message.Message):
+    __slots__ = ("claim", "adapters")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ...) -> None: ...
+
+class ResolveAdaptersResponse(_message.Message):
+    __slots__ = ("adapters", "residencies")
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    RESIDENCIES_FIELD_NUMBER: _ClassVar[int]
+    adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.ResolvedAdapter]
+    residencies: _containers.RepeatedCompositeFieldContainer[WorkerResidency]
+    def __init__(self, adapters: _Optional[_Iterable[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]]] = ..., residencies: _Optional[_Iterable[_Union[WorkerResidency, _Mapping]]] = ...) -> None: ...
+
+class WorkerResidency(_message.Message):
+    __slots__ = ("worker", "num_resident")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    NUM_RESIDENT_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    num_resident: int
+    def __init__(self, worker: _Optional[str] = ..., num_resident: _Optional[int] = ...) -> None: ...
+
+class AdapterStoreServiceListAdaptersRequest(_message.Message):
+    __slots__ = ("claim",)
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ...) -> None: ...
+
+class AdapterStoreServiceListAdaptersResponse(_message.Message):
+    __slots__ = ("adapters", "aliases")
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    ALIASES_FIELD_NUMBER: _ClassVar[int]
+    adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.Adapter]
+    aliases: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterAlias]
+    def __init__(self, adapters: _Optional[_Iterable[_Union[_adapter_pb2.Adapter, _Mapping]]] = ..., aliases: _Optional[_Iterable[_Union[_adapter_pb2.AdapterAlias, _Mapping]]] = ...) -> None: ...
+
+class AdapterStoreServiceSetAdapterAliasRequest(_message.Message):
+    __slots__ = ("claim", "name", "digest", "expected_generation")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    name: str
+    digest: str
+    expected_generation: int
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., name: _Optional[str] = ..., digest: _Optional[str] = ..., expected_generation: _Optional[int] = ...) -> None: ...
+
+class AdapterStoreServiceSetAdapterAliasResponse(_message.Message):
+    __slots__ = ("alias",)
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    alias: _adapter_pb2.AdapterAlias
+    def __init__(self, alias: _Optional[_Union[_adapter_pb2.AdapterAlias, _Mapping]] = ...) -> None: ...
+
+class AdapterStoreServiceDeleteAdapterRequest(_message.Message):
+    __slots__ = ("claim", "adapter")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    adapter: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapter: _Optional[str] = ...) -> None: ...
+
+class AdapterStoreServiceDeleteAdapterResponse(_message.Message):
+    __slots__ = ("removed_aliases", "removed_digest")
+    REMOVED_ALIASES_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    removed_aliases: _containers.RepeatedScalarFieldContainer[str]
+    removed_digest: str
+    def __init__(self, removed_aliases: _Optional[_Iterable[str]] = ..., removed_digest: _Optional[str] = ...) -> None: ...
+
+class FetchAdapterRequest(_message.Message):
+    __slots__ = ("ticket", "digest", "can_read_shared_directory")
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    CAN_READ_SHARED_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    ticket: _ticket_pb2.Sealed
+    digest: str
+    can_read_shared_directory: bool
+    def __init__(self, ticket: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., digest: _Optional[str] = ..., can_read_shared_directory: _Optional[bool] = ...) -> None: ...
+
+class FetchAdapterResponse(_message.Message):
+    __slots__ = ("location", "chunk")
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    location: SharedLocation
+    chunk: FetchedChunk
+    def __init__(self, location: _Optional[_Union[SharedLocation, _Mapping]] = ..., chunk: _Optional[_Union[FetchedChunk, _Mapping]] = ...) -> None: ...
+
+class SharedLocation(_message.Message):
+    __slots__ = ("config_blob", "weights_blob")
+    CONFIG_BLOB_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_BLOB_FIELD_NUMBER: _ClassVar[int]
+    config_blob: str
+    weights_blob: str
+    def __init__(self, config_blob: _Optional[str] = ..., weights_blob: _Optional[str] = ...) -> None: ...
+
+class FetchedChunk(_message.Message):
+    __slots__ = ("file", "data")
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    file: AdapterFile
+    data: bytes
+    def __init__(self, file: _Optional[_Union[AdapterFile, str]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class ReportResidencyRequest(_message.Message):
+    __slots__ = ("worker", "adapters", "num_slots", "refused", "incarnation")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    NUM_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    adapters: _containers.RepeatedCompositeFieldContainer[ResidentAdapter]
+    num_slots: int
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedAdapter]
+    incarnation: int
+    def __init__(self, worker: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[ResidentAdapter, _Mapping]]] = ..., num_slots: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedAdapter, _Mapping]]] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class ResidentAdapter(_message.Message):
+    __slots__ = ("digest", "num_references", "idle_s", "is_loading")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    NUM_REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    IDLE_S_FIELD_NUMBER: _ClassVar[int]
+    IS_LOADING_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    num_references: int
+    idle_s: float
+    is_loading: bool
+    def __init__(self, digest: _Optional[str] = ..., num_references: _Optional[int] = ..., idle_s: _Optional[float] = ..., is_loading: _Optional[bool] = ...) -> None: ...
+
+class RefusedAdapter(_message.Message):
+    __slots__ = ("digest", "reason")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    reason: str
+    def __init__(self, digest: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ReportResidencyResponse(_message.Message):
+    __slots__ = ("deleted_digests",)
+    DELETED_DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    deleted_digests: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, deleted_digests: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -1,0 +1,50 @@
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from typing import ClassVar as _ClassVar
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ErrorReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ERROR_REASON_UNSPECIFIED: _ClassVar[ErrorReason]
+    ERROR_REASON_UNAUTHENTICATED_TENANT: _ClassVar[ErrorReason]
+    ERROR_REASON_PERMISSION_DENIED: _ClassVar[ErrorReason]
+    ERROR_REASON_ADAPTER_NOT_FOUND: _ClassVar[ErrorReason]
+    ERROR_REASON_NOT_FOUND: _ClassVar[ErrorReason]
+    ERROR_REASON_REQUEST_INVALID: _ClassVar[ErrorReason]
+    ERROR_REASON_PROMPT_TOO_LONG: _ClassVar[ErrorReason]
+    ERROR_REASON_ADAPTER_REJECTED: _ClassVar[ErrorReason]
+    ERROR_REASON_ADAPTER_INCOMPATIBLE: _ClassVar[ErrorReason]
+    ERROR_REASON_ALREADY_EXISTS: _ClassVar[ErrorReason]
+    ERROR_REASON_TENANT_QUOTA_EXCEEDED: _ClassVar[ErrorReason]
+    ERROR_REASON_QUEUE_FULL: _ClassVar[ErrorReason]
+    ERROR_REASON_RESOURCE_PRESSURE: _ClassVar[ErrorReason]
+    ERROR_REASON_MESSAGE_TOO_LARGE: _ClassVar[ErrorReason]
+    ERROR_REASON_WORKER_LOST: _ClassVar[ErrorReason]
+    ERROR_REASON_SERVICE_UNAVAILABLE: _ClassVar[ErrorReason]
+    ERROR_REASON_DATA_CORRUPT: _ClassVar[ErrorReason]
+    ERROR_REASON_DEADLINE_EXCEEDED: _ClassVar[ErrorReason]
+    ERROR_REASON_TICKET_EXPIRED: _ClassVar[ErrorReason]
+    ERROR_REASON_CANCELLED: _ClassVar[ErrorReason]
+    ERROR_REASON_INTERNAL: _ClassVar[ErrorReason]
+ERROR_REASON_UNSPECIFIED: ErrorReason
+ERROR_REASON_UNAUTHENTICATED_TENANT: ErrorReason
+ERROR_REASON_PERMISSION_DENIED: ErrorReason
+ERROR_REASON_ADAPTER_NOT_FOUND: ErrorReason
+ERROR_REASON_NOT_FOUND: ErrorReason
+ERROR_REASON_REQUEST_INVALID: ErrorReason
+ERROR_REASON_PROMPT_TOO_LONG: ErrorReason
+ERROR_REASON_ADAPTER_REJECTED: ErrorReason
+ERROR_REASON_ADAPTER_INCOMPATIBLE: ErrorReason
+ERROR_REASON_ALREADY_EXISTS: ErrorReason
+ERROR_REASON_TENANT_QUOTA_EXCEEDED: ErrorReason
+ERROR_REASON_QUEUE_FULL: ErrorReason
+ERROR_REASON_RESOURCE_PRESSURE: ErrorReason
+ERROR_REASON_MESSAGE_TOO_LARGE: ErrorReason
+ERROR_REASON_WORKER_LOST: ErrorReason
+ERROR_REASON_SERVICE_UNAVAILABLE: ErrorReason
+ERROR_REASON_DATA_CORRUPT: ErrorReason
+ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason
+ERROR_REASON_TICKET_EXPIRED: ErrorReason
+ERROR_REASON_CANCELLED: ErrorReason
+ERROR_REASON_INTERNAL: ErrorReason

@@ -1,0 +1,213 @@
+from edgelora.v1 import adapter_pb2 as _adapter_pb2
+from edgelora.v1 import generation_pb2 as _generation_pb2
+from edgelora.v1 import monitor_service_pb2 as _monitor_service_pb2
+from edgelora.v1 import scheduler_service_pb2 as _scheduler_service_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GenerateRequest(_message.Message):
+    __slots__ = ("prompt", "adapters", "options", "priority")
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    prompt: str
+    adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
+    options: _generation_pb2.GenerationOptions
+    priority: _generation_pb2.PriorityClass
+    def __init__(self, prompt: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ...) -> None: ...
+
+class GenerateResponse(_message.Message):
+    __slots__ = ("event",)
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    event: GenerationEvent
+    def __init__(self, event: _Optional[_Union[GenerationEvent, _Mapping]] = ...) -> None: ...
+
+class ChatRequest(_message.Message):
+    __slots__ = ("messages", "adapters", "options", "priority")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[_generation_pb2.ChatMessage]
+    adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
+    options: _generation_pb2.GenerationOptions
+    priority: _generation_pb2.PriorityClass
+    def __init__(self, messages: _Optional[_Iterable[_Union[_generation_pb2.ChatMessage, _Mapping]]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ...) -> None: ...
+
+class ChatResponse(_message.Message):
+    __slots__ = ("event",)
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    event: GenerationEvent
+    def __init__(self, event: _Optional[_Union[GenerationEvent, _Mapping]] = ...) -> None: ...
+
+class GenerationEvent(_message.Message):
+    __slots__ = ("accepted", "delta", "usage", "done")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    accepted: Accepted
+    delta: _generation_pb2.Delta
+    usage: _generation_pb2.Usage
+    done: Done
+    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., delta: _Optional[_Union[_generation_pb2.Delta, _Mapping]] = ..., usage: _Optional[_Union[_generation_pb2.Usage, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ...) -> None: ...
+
+class Accepted(_message.Message):
+    __slots__ = ("request_id", "queue_position", "adapters")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_POSITION_FIELD_NUMBER: _ClassVar[int]
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    queue_position: int
+    adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.ResolvedAdapter]
+    def __init__(self, request_id: _Optional[str] = ..., queue_position: _Optional[int] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]]] = ...) -> None: ...
+
+class Done(_message.Message):
+    __slots__ = ("finish_reason", "stop_string")
+    FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
+    STOP_STRING_FIELD_NUMBER: _ClassVar[int]
+    finish_reason: _generation_pb2.FinishReason
+    stop_string: str
+    def __init__(self, finish_reason: _Optional[_Union[_generation_pb2.FinishReason, str]] = ..., stop_string: _Optional[str] = ...) -> None: ...
+
+class ListAdaptersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListAdaptersResponse(_message.Message):
+    __slots__ = ("adapters", "aliases")
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    ALIASES_FIELD_NUMBER: _ClassVar[int]
+    adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.Adapter]
+    aliases: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterAlias]
+    def __init__(self, adapters: _Optional[_Iterable[_Union[_adapter_pb2.Adapter, _Mapping]]] = ..., aliases: _Optional[_Iterable[_Union[_adapter_pb2.AdapterAlias, _Mapping]]] = ...) -> None: ...
+
+class GetStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStatusResponse(_message.Message):
+    __slots__ = ("model", "model_digest", "max_context_tokens", "services", "device", "queues", "usage")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MAX_CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SERVICES_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    model_digest: str
+    max_context_tokens: int
+    services: _containers.RepeatedCompositeFieldContainer[ServiceStatus]
+    device: _monitor_service_pb2.DeviceSnapshot
+    queues: _containers.RepeatedCompositeFieldContainer[_scheduler_service_pb2.QueueStatus]
+    usage: TenantUsage
+    def __init__(self, model: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., device: _Optional[_Union[_monitor_service_pb2.DeviceSnapshot, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[_scheduler_service_pb2.QueueStatus, _Mapping]]] = ..., usage: _Optional[_Union[TenantUsage, _Mapping]] = ...) -> None: ...
+
+class ServiceStatus(_message.Message):
+    __slots__ = ("name", "is_ready")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IS_READY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    is_ready: bool
+    def __init__(self, name: _Optional[str] = ..., is_ready: _Optional[bool] = ...) -> None: ...
+
+class TenantUsage(_message.Message):
+    __slots__ = ("tenant_id", "num_requests", "num_prompt_tokens", "num_output_tokens", "num_running", "max_concurrent_requests", "max_tokens_per_minute")
+    TENANT_ID_FIELD_NUMBER: _ClassVar[int]
+    NUM_REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    NUM_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NUM_OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NUM_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    MAX_CONCURRENT_REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_PER_MINUTE_FIELD_NUMBER: _ClassVar[int]
+    tenant_id: str
+    num_requests: int
+    num_prompt_tokens: int
+    num_output_tokens: int
+    num_running: int
+    max_concurrent_requests: int
+    max_tokens_per_minute: int
+    def __init__(self, tenant_id: _Optional[str] = ..., num_requests: _Optional[int] = ..., num_prompt_tokens: _Optional[int] = ..., num_output_tokens: _Optional[int] = ..., num_running: _Optional[int] = ..., max_concurrent_requests: _Optional[int] = ..., max_tokens_per_minute: _Optional[int] = ...) -> None: ...
+
+class RegisterAdapterRequest(_message.Message):
+    __slots__ = ("header", "chunk")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    header: AdapterUploadHeader
+    chunk: AdapterUploadChunk
+    def __init__(self, header: _Optional[_Union[AdapterUploadHeader, _Mapping]] = ..., chunk: _Optional[_Union[AdapterUploadChunk, _Mapping]] = ...) -> None: ...
+
+class AdapterUploadHeader(_message.Message):
+    __slots__ = ("alias", "files", "description", "replace_alias")
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_ALIAS_FIELD_NUMBER: _ClassVar[int]
+    alias: str
+    files: _containers.RepeatedCompositeFieldContainer[AdapterUploadFile]
+    description: str
+    replace_alias: bool
+    def __init__(self, alias: _Optional[str] = ..., files: _Optional[_Iterable[_Union[AdapterUploadFile, _Mapping]]] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ...) -> None: ...
+
+class AdapterUploadFile(_message.Message):
+    __slots__ = ("name", "size_bytes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    size_bytes: int
+    def __init__(self, name: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class AdapterUploadChunk(_message.Message):
+    __slots__ = ("file_name", "data")
+    FILE_NAME_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    file_name: str
+    data: bytes
+    def __init__(self, file_name: _Optional[str] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class RegisterAdapterResponse(_message.Message):
+    __slots__ = ("adapter", "alias", "is_new")
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    IS_NEW_FIELD_NUMBER: _ClassVar[int]
+    adapter: _adapter_pb2.Adapter
+    alias: _adapter_pb2.AdapterAlias
+    is_new: bool
+    def __init__(self, adapter: _Optional[_Union[_adapter_pb2.Adapter, _Mapping]] = ..., alias: _Optional[_Union[_adapter_pb2.AdapterAlias, _Mapping]] = ..., is_new: _Optional[bool] = ...) -> None: ...
+
+class SetAdapterAliasRequest(_message.Message):
+    __slots__ = ("name", "digest", "expected_generation")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    digest: str
+    expected_generation: int
+    def __init__(self, name: _Optional[str] = ..., digest: _Optional[str] = ..., expected_generation: _Optional[int] = ...) -> None: ...
+
+class SetAdapterAliasResponse(_message.Message):
+    __slots__ = ("alias",)
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    alias: _adapter_pb2.AdapterAlias
+    def __init__(self, alias: _Optional[_Union[_adapter_pb2.AdapterAlias, _Mapping]] = ...) -> None: ...
+
+class DeleteAdapterRequest(_message.Message):
+    __slots__ = ("adapter",)
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    adapter: str
+    def __init__(self, adapter: _Optional[str] = ...) -> None: ...
+
+class DeleteAdapterResponse(_message.Message):
+    __slots__ = ("removed_aliases", "removed_digest")
+    REMOVED_ALIASES_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    removed_aliases: _containers.RepeatedScalarFieldContainer[str]
+    removed_digest: str
+    def __init__(self, removed_aliases: _Optional[_Iterable[str]] = ..., removed_digest: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,135 @@
+import datetime
+
+from edgelora.v1 import adapter_pb2 as _adapter_pb2
+from edgelora.v1 import generation_pb2 as _generation_pb2
+from edgelora.v1 import ticket_pb2 as _ticket_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class AcquireRequest(_message.Message):
+    __slots__ = ("claim", "adapters", "priority", "estimated_tokens", "max_output_tokens")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MAX_OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
+    priority: _generation_pb2.PriorityClass
+    estimated_tokens: int
+    max_output_tokens: int
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., estimated_tokens: _Optional[int] = ..., max_output_tokens: _Optional[int] = ...) -> None: ...
+
+class AcquireResponse(_message.Message):
+    __slots__ = ("queued", "granted")
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    queued: Queued
+    granted: Granted
+    def __init__(self, queued: _Optional[_Union[Queued, _Mapping]] = ..., granted: _Optional[_Union[Granted, _Mapping]] = ...) -> None: ...
+
+class Queued(_message.Message):
+    __slots__ = ("position", "adapters")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.ResolvedAdapter]
+    def __init__(self, position: _Optional[int] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]]] = ...) -> None: ...
+
+class Granted(_message.Message):
+    __slots__ = ("ticket", "worker_address", "ticket_id", "lease")
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    WORKER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TICKET_ID_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    ticket: _ticket_pb2.Sealed
+    worker_address: str
+    ticket_id: str
+    lease: _duration_pb2.Duration
+    def __init__(self, ticket: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., worker_address: _Optional[str] = ..., ticket_id: _Optional[str] = ..., lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class RenewRequest(_message.Message):
+    __slots__ = ("ticket_id", "claim")
+    TICKET_ID_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    ticket_id: str
+    claim: _ticket_pb2.Sealed
+    def __init__(self, ticket_id: _Optional[str] = ..., claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ...) -> None: ...
+
+class RenewResponse(_message.Message):
+    __slots__ = ("lease",)
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    lease: _duration_pb2.Duration
+    def __init__(self, lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("ticket_id", "claim", "num_prompt_tokens", "num_output_tokens")
+    TICKET_ID_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    NUM_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NUM_OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ticket_id: str
+    claim: _ticket_pb2.Sealed
+    num_prompt_tokens: int
+    num_output_tokens: int
+    def __init__(self, ticket_id: _Optional[str] = ..., claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., num_prompt_tokens: _Optional[int] = ..., num_output_tokens: _Optional[int] = ...) -> None: ...
+
+class ReleaseResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CancelRequest(_message.Message):
+    __slots__ = ("claim", "request_id")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    request_id: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class CancelResponse(_message.Message):
+    __slots__ = ("was_waiting",)
+    WAS_WAITING_FIELD_NUMBER: _ClassVar[int]
+    was_waiting: bool
+    def __init__(self, was_waiting: _Optional[bool] = ...) -> None: ...
+
+class GetQueuesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetQueuesResponse(_message.Message):
+    __slots__ = ("queues", "workers")
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    queues: _containers.RepeatedCompositeFieldContainer[QueueStatus]
+    workers: _containers.RepeatedCompositeFieldContainer[WorkerStatus]
+    def __init__(self, queues: _Optional[_Iterable[_Union[QueueStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ...) -> None: ...
+
+class QueueStatus(_message.Message):
+    __slots__ = ("priority", "num_waiting", "num_running")
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    NUM_WAITING_FIELD_NUMBER: _ClassVar[int]
+    NUM_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    priority: _generation_pb2.PriorityClass
+    num_waiting: int
+    num_running: int
+    def __init__(self, priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., num_waiting: _Optional[int] = ..., num_running: _Optional[int] = ...) -> None: ...
+
+class WorkerStatus(_message.Message):
+    __slots__ = ("name", "address", "is_ready", "num_running", "max_running")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    IS_READY_FIELD_NUMBER: _ClassVar[int]
+    NUM_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    MAX_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    is_ready: bool
+    num_running: int
+    max_running: int
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., is_ready: _Optional[bool] = ..., num_running: _Optional[int] = ..., max_running: _Optional[int] = ...) -> None: ...
