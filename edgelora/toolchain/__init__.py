@@ -1,0 +1,1 @@
+"""Model preparation and adapter training: what runs once, before anything is served."""

