@@ -203,7 +203,7 @@ def _subclasses(root: type[EdgeLoraError]) -> Iterator[type[EdgeLoraError]]:
         yield from _subclasses(child)
 
 
-ERROR_CLASSES: Mapping[ErrorReason, type[EdgeLoraError]] = {
+ERROR_CLASSES: Mapping[int, type[EdgeLoraError]] = {
     error_class.reason: error_class for error_class in _subclasses(EdgeLoraError)
 }
 """Every reason but UNSPECIFIED has exactly one class."""
@@ -219,7 +219,7 @@ _CLASS_OF_PLAIN_CODE: Mapping[grpc.StatusCode, type[EdgeLoraError]] = {
 
 
 def to_status(error: EdgeLoraError) -> status_pb2.Status:
-    """Builds the status of an error: ErrorInfo always, BadRequest and RetryInfo where they apply."""
+    """Builds an error's status: ErrorInfo always, BadRequest and RetryInfo where they apply."""
     status = status_pb2.Status(code=error.code.value[0], message=error.message)
     reason = ErrorReason.Name(error.reason).removeprefix(_PREFIX)
     info = error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=error.metadata)

@@ -1,0 +1,166 @@
+"""The interceptor of every server: request id, deadline, errors to statuses, one log line."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from uuid import uuid4
+
+import grpc
+import structlog
+from grpc_status import rpc_status
+
+from edgelora.errors import DeadlineExceededError, EdgeLoraError, InternalError, to_status
+from edgelora.v1.error_reason_pb2 import ErrorReason
+from services.chassis.logs import get_logger
+
+REQUEST_ID_KEY = "x-request-id"
+_MAX_REQUEST_ID_LENGTH = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlinePolicy:
+    """How long a call may take when its client set no deadline, or a longer one."""
+
+    max_s: float = 600.0
+    unbounded_methods: frozenset[str] = frozenset()
+    """Full method names (`/package.Service/Method`) of streams that never end by themselves."""
+
+    def limit_s(self, method: str, remaining_s: float | None) -> float | None:
+        """Returns the seconds the call may take, None for no limit."""
+        if method in self.unbounded_methods:
+            return remaining_s
+        return self.max_s if remaining_s is None else min(remaining_s, self.max_s)
+
+
+class CallInterceptor(grpc.aio.ServerInterceptor):
+    """Wraps every handler of our own services; health and reflection stay as they are."""
+
+    def __init__(self, deadlines: DeadlinePolicy, *, trust_request_id: bool) -> None:
+        self._deadlines = deadlines
+        self._trust_request_id = trust_request_id
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Returns the handler wrapped for its shape, as coroutine or async generator.
+
+        gRPC runs anything else in a thread pool, hence one wrapper for each shape.
+        """
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None or method.startswith("/grpc."):
+            return handler
+        make: Callable[..., Any]
+        match (handler.request_streaming, handler.response_streaming):
+            case (False, False):
+                make = grpc.unary_unary_rpc_method_handler
+                behaviour = self._wrap_unary(method, handler.unary_unary)
+            case (True, False):
+                make = grpc.stream_unary_rpc_method_handler
+                behaviour = self._wrap_unary(method, handler.stream_unary)
+            case (False, True):
+                make = grpc.unary_stream_rpc_method_handler
+                behaviour = self._wrap_stream(method, handler.unary_stream)
+            case _:
+                make = grpc.stream_stream_rpc_method_handler
+                behaviour = self._wrap_stream(method, handler.stream_stream)
+        return make(behaviour, handler.request_deserializer, handler.response_serializer)
+
+    def _wrap_unary(self, method: str, inner: Callable[..., Awaitable[Any]]) -> Any:
+        async def unary(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            with self._call(method, context) as call:
+                try:
+                    async with asyncio.timeout(call.limit_s):
+                        return await inner(request, context)
+                except EdgeLoraError as error:
+                    await call.abort(error)
+                except TimeoutError:
+                    await call.abort(DeadlineExceededError("the deadline passed"))
+                except (grpc.aio.AbortError, asyncio.CancelledError):
+                    raise
+                except Exception as error:  # noqa: BLE001 - the one place that answers INTERNAL
+                    await call.abort_unexpected(error)
+
+        return unary
+
+    def _wrap_stream(self, method: str, inner: Callable[..., AsyncIterator[Any]]) -> Any:
+        async def stream(
+            request: Any, context: grpc.aio.ServicerContext[Any, Any]
+        ) -> AsyncIterator[Any]:
+            with self._call(method, context) as call:
+                try:
+                    async with asyncio.timeout(call.limit_s):
+                        async for response in inner(request, context):
+                            yield response
+                except EdgeLoraError as error:
+                    await call.abort(error)
+                except TimeoutError:
+                    await call.abort(DeadlineExceededError("the deadline passed"))
+                except (grpc.aio.AbortError, asyncio.CancelledError):
+                    raise
+                except Exception as error:  # noqa: BLE001 - the one place that answers INTERNAL
+                    await call.abort_unexpected(error)
+
+        return stream
+
+    @contextmanager
+    def _call(self, method: str, context: grpc.aio.ServicerContext[Any, Any]) -> Iterator[_Call]:
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=self._request_id(context))
+        remaining_s = context.time_remaining()
+        call = _Call(context, self._deadlines.limit_s(method, remaining_s))
+        started = time.monotonic()
+        try:
+            yield call
+        except (asyncio.CancelledError, GeneratorExit):
+            call.code = "CANCELLED"
+            raise
+        finally:
+            get_logger().info(
+                "rpc_finished",
+                rpc=method,
+                code=call.code,
+                duration_ms=round((time.monotonic() - started) * 1000, 1),
+            )
+
+    def _request_id(self, context: grpc.aio.ServicerContext[Any, Any]) -> str:
+        if self._trust_request_id:
+            for key, value in context.invocation_metadata() or ():
+                if key == REQUEST_ID_KEY and isinstance(value, str):
+                    return value[:_MAX_REQUEST_ID_LENGTH]
+        return uuid4().hex
+
+
+class _Call:
+    """One running call: its limit, and how it ended."""
+
+    def __init__(self, context: grpc.aio.ServicerContext[Any, Any], limit_s: float | None) -> None:
+        self._context = context
+        self.limit_s = limit_s
+        self.code = "OK"
+
+    async def abort(self, error: EdgeLoraError) -> NoReturn:
+        self.code = error.code.name
+        reason = ErrorReason.Name(error.reason).removeprefix("ERROR_REASON_")
+        structlog.contextvars.bind_contextvars(reason=reason, field=error.field)
+        await self._context.abort_with_status(rpc_status.to_status(to_status(error)))
+        raise AssertionError("abort always raises")
+
+    async def abort_unexpected(self, error: Exception) -> NoReturn:
+        # The message of an unknown exception may hold what a user typed: log places, not words.
+        frames = [
+            f"{frame.filename}:{frame.lineno}"
+            for frame in traceback.extract_tb(error.__traceback__)
+        ]
+        get_logger().error("unexpected_error", error_type=type(error).__name__, frames=frames[-12:])
+        request_id = structlog.contextvars.get_contextvars().get("request_id", "")
+        message = f"an internal error occurred: report request id {request_id}"
+        await self.abort(InternalError(message, metadata={"request_id": str(request_id)}))
