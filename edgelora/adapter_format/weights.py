@@ -29,4 +29,4 @@ class AdapterWeights:
     @property
     def max_rank(self) -> int:
         """The largest rank of any module."""
-        return max(pair.lora_a.shape[0] for pair in self.pairs.values())
+        return max(int(pair.lora_a.shape[0]) for pair in self.pairs.values())
