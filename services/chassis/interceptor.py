@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -13,9 +13,16 @@ from uuid import uuid4
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
-from edgelora.errors import DeadlineExceededError, EdgeLoraError, InternalError, to_status
+from edgelora.errors import (
+    DeadlineExceededError,
+    EdgeLoraError,
+    InternalError,
+    InvalidRequestError,
+    to_status,
+)
 from edgelora.v1.error_reason_pb2 import ErrorReason
 from services.chassis.logs import get_logger
 
@@ -72,14 +79,14 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             case _:
                 make = grpc.stream_stream_rpc_method_handler
                 behaviour = self._wrap_stream(method, handler.stream_stream)
-        return make(behaviour, handler.request_deserializer, handler.response_serializer)
+        return make(behaviour, _tolerant(handler.request_deserializer), handler.response_serializer)
 
     def _wrap_unary(self, method: str, inner: Callable[..., Awaitable[Any]]) -> Any:
         async def unary(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             with self._call(method, context) as call:
                 try:
                     async with asyncio.timeout(call.limit_s):
-                        return await inner(request, context)
+                        return await inner(_decoded(request), context)
                 except EdgeLoraError as error:
                     await call.abort(error)
                 except TimeoutError:
@@ -98,7 +105,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             with self._call(method, context) as call:
                 try:
                     async with asyncio.timeout(call.limit_s):
-                        async for response in inner(request, context):
+                        async for response in inner(_decoded(request), context):
                             yield response
                 except EdgeLoraError as error:
                     await call.abort(error)
@@ -137,6 +144,36 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 if key == REQUEST_ID_KEY and isinstance(value, str):
                     return value[:_MAX_REQUEST_ID_LENGTH]
         return uuid4().hex
+
+
+class _Undecodable:
+    """Stands for a message protobuf could not read, so that the call can end in a clear error."""
+
+
+def _tolerant(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def deserialize_or_mark(data: bytes) -> Any:
+        try:
+            return deserialize(data)
+        except DecodeError:
+            return _Undecodable()
+
+    return deserialize_or_mark
+
+
+def _decoded(request: Any) -> Any:
+    """Returns a request, or an iterator of requests, that raises for undecodable messages."""
+    if isinstance(request, AsyncIterable):
+        return _decoded_stream(request)
+    if isinstance(request, _Undecodable):
+        raise InvalidRequestError(
+            "the request can not be decoded: is every text valid UTF-8?", field="request"
+        )
+    return request
+
+
+async def _decoded_stream(requests: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        yield _decoded(request)
 
 
 class _Call:

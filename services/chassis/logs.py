@@ -28,8 +28,7 @@ def configure_logging(service: str, level: str = "info") -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(sys.stdout),
-        cache_logger_on_first_use=True,
+        logger_factory=structlog.PrintLoggerFactory(),
     )
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
 

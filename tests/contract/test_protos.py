@@ -34,7 +34,7 @@ def services():
             yield from descriptor.services_by_name.values()
 
 
-@pytest.mark.parametrize("service", services(), ids=lambda service: service.name)
+@pytest.mark.parametrize("service", list(services()), ids=lambda service: service.name)
 def test_every_get_and_list_method_declares_that_it_changes_nothing(service):
     levels = descriptor_pb2.MethodOptions.IdempotencyLevel
     for method in service.methods:

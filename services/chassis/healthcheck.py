@@ -1,0 +1,41 @@
+"""`python -m services.chassis.healthcheck ADDRESS`: exit status 0 when a service says it serves.
+
+For containers and start-up scripts. Asks grpc.health.v1 for the server as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+_TIMEOUT_S = 3.0
+_EXIT_USAGE = 2
+
+
+async def is_serving(address: str, timeout_s: float = _TIMEOUT_S) -> bool:
+    """Returns whether the gRPC server at `address` answers SERVING within the time."""
+    async with grpc.aio.insecure_channel(
+        address, options=[("grpc.default_authority", "localhost"), ("grpc.enable_http_proxy", 0)]
+    ) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        try:
+            reply = await check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
+        except grpc.aio.AioRpcError:
+            return False
+    return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the exit status: 0 serving, 1 not serving or no answer, 2 wrong usage."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m services.chassis.healthcheck ADDRESS\n")
+        return _EXIT_USAGE
+    return 0 if asyncio.run(is_serving(arguments[0])) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
