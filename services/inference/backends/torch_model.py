@@ -1,0 +1,148 @@
+"""A Llama-type decoder: RMSNorm, rotary grouped-query attention, SwiGLU, frozen weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from services.inference.backends.torch_linear import FrozenLinear
+
+WEIGHTS_FILE = "model.safetensors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaConfig:
+    """The numbers of `config.json` (Hugging Face names) that the forward pass needs."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    is_head_tied: bool
+    rope: Mapping[str, Any]
+    """The whole document: rotary settings are read by `rope_tables`."""
+
+    @classmethod
+    def load(cls, directory: Path) -> LlamaConfig:
+        """Reads `config.json`. Raises ValueError where a field is missing or not supported."""
+        document = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        if document.get("hidden_act", "silu") != "silu":
+            raise ValueError("config.json: hidden_act must be 'silu'")
+        try:
+            heads = int(document["num_attention_heads"])
+            hidden = int(document["hidden_size"])
+            return cls(
+                vocab_size=int(document["vocab_size"]),
+                hidden_size=hidden,
+                intermediate_size=int(document["intermediate_size"]),
+                num_layers=int(document["num_hidden_layers"]),
+                num_heads=heads,
+                num_kv_heads=int(document.get("num_key_value_heads") or heads),
+                head_dim=int(document.get("head_dim") or hidden // heads),
+                rms_norm_eps=float(document["rms_norm_eps"]),
+                is_head_tied=bool(document.get("tie_word_embeddings", False)),
+                rope=document,
+            )
+        except KeyError as error:
+            raise ValueError(f"config.json lacks {error.args[0]!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaLayer:
+    """The frozen weights of one decoder layer; projections of the same input are one product."""
+
+    attention_norm: Tensor
+    qkv: FrozenLinear
+    o: FrozenLinear
+    mlp_norm: Tensor
+    gate_up: FrozenLinear
+    down: FrozenLinear
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaWeights:
+    """All frozen weights."""
+
+    embed_tokens: Tensor
+    """[vocab, hidden]; in fp32 on the CPU it stays mapped from the file."""
+    layers: tuple[LlamaLayer, ...]
+    norm: Tensor
+    head: FrozenLinear
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the weights, in bytes, the mapped embedding included."""
+        linears = [self.head]
+        plain = [self.embed_tokens, self.norm]
+        for layer in self.layers:
+            linears += (layer.qkv, layer.o, layer.gate_up, layer.down)
+            plain += (layer.attention_norm, layer.mlp_norm)
+        dense = sum(tensor.numel() * tensor.element_size() for tensor in plain)
+        return dense + sum(linear.num_bytes for linear in linears)
+
+
+def load_weights(
+    directory: Path, config: LlamaConfig, dtype: torch.dtype, device: torch.device
+) -> LlamaWeights:
+    """Maps `model.safetensors` and arranges the weights.
+
+    Raises FileNotFoundError when there is no such file, ValueError when a tensor is missing, has
+    another shape, or is left over.
+    """
+    with safe_open(directory / WEIGHTS_FILE, framework="pt") as file:
+        left = set(file.keys())
+
+        def take(name: str, *shape: int) -> Tensor:
+            if name not in left:
+                raise ValueError(f"{WEIGHTS_FILE} lacks tensor {name!r}")
+            left.remove(name)
+            tensor: Tensor = file.get_tensor(name)
+            if tensor.shape != shape:
+                raise ValueError(
+                    f"{WEIGHTS_FILE}: {name!r} has shape {list(tensor.shape)}, not {list(shape)}"
+                )
+            return tensor.to(device, dtype)
+
+        hidden, inner = config.hidden_size, config.intermediate_size
+        queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        embed_tokens = take("model.embed_tokens.weight", config.vocab_size, hidden)
+        layers = []
+        for index in range(config.num_layers):
+            layer = f"model.layers.{index}."
+            attention, mlp = f"{layer}self_attn.", f"{layer}mlp."
+            qkv = [
+                take(f"{attention}q_proj.weight", queries, hidden),
+                take(f"{attention}k_proj.weight", keys, hidden),
+                take(f"{attention}v_proj.weight", keys, hidden),
+            ]
+            gate_up = [
+                take(f"{mlp}gate_proj.weight", inner, hidden),
+                take(f"{mlp}up_proj.weight", inner, hidden),
+            ]
+            layers.append(
+                LlamaLayer(
+                    attention_norm=take(f"{layer}input_layernorm.weight", hidden),
+                    qkv=FrozenLinear(torch.cat(qkv)),
+                    o=FrozenLinear(take(f"{attention}o_proj.weight", hidden, queries)),
+                    mlp_norm=take(f"{layer}post_attention_layernorm.weight", hidden),
+                    gate_up=FrozenLinear(torch.cat(gate_up)),
+                    down=FrozenLinear(take(f"{mlp}down_proj.weight", hidden, inner)),
+                )
+            )
+        norm = take("model.norm.weight", hidden)
+        tied = config.is_head_tied
+        head = embed_tokens if tied else take("lm_head.weight", config.vocab_size, hidden)
+        if left:
+            raise ValueError(f"{WEIGHTS_FILE}: tensor {min(left)!r} is none of a Llama decoder")
+        return LlamaWeights(embed_tokens, tuple(layers), norm, FrozenLinear(head))
