@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 _TIMEOUT_S = 3.0
 _EXIT_USAGE = 2
@@ -21,7 +21,11 @@ async def is_serving(address: str, timeout_s: float = _TIMEOUT_S) -> bool:
     async with grpc.aio.insecure_channel(
         address, options=[("grpc.default_authority", "localhost"), ("grpc.enable_http_proxy", 0)]
     ) as channel:
-        check = health_pb2_grpc.HealthStub(channel).Check
+        check = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
         try:
             reply = await check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
         except grpc.aio.AioRpcError:

@@ -1,0 +1,65 @@
+"""Prints a benchmark's JSON object as tables for a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_report(document: dict[str, Any], console: Console) -> None:
+    """Prints machine, results and targets."""
+    machine = document["machine"]
+    console.print(
+        f"[bold]{document['bench']}[/bold]  {machine['cpu']}, {machine['cores']} cores, "
+        f"torch {machine['torch']}, commit {(document['commit'] or 'unknown')[:12]}",
+        highlight=False,
+    )
+    figures = Table("figure", "value", show_edge=False)
+    for name, value in document["results"].items():
+        if _is_table(value):
+            continue
+        for row_name, row_value in _flatten(name, value):
+            figures.add_row(row_name, _text(row_value))
+    if figures.row_count:
+        console.print(figures)
+    for name, value in document["results"].items():
+        if _is_table(value):
+            console.print(_table(name, value))
+    targets = Table("target", "wanted", "measured", "", show_edge=False)
+    for target in document["targets"]:
+        verdict = "[green]holds[/green]" if target["ok"] else "[red]missed[/red]"
+        targets.add_row(target["name"], target["target"], _text(target["value"]), verdict)
+    if targets.row_count:
+        console.print(targets)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> Table:
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    table = Table(*columns, title=name, title_justify="left", show_edge=False)
+    for row in rows:
+        table.add_row(*(_text(row.get(column)) for column in columns))
+    return table
+
+
+def _flatten(name: str, value: Any) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        return [(name, value)]
+    return [row for key, inner in value.items() for row in _flatten(f"{name}.{key}", inner)]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 100 else f"{value:,.0f}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {inner}" for key, inner in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(_text(inner) for inner in value)
+    return str(value)
