@@ -1,0 +1,51 @@
+"""Which worker runs a request: the one that holds its adapters, unless that one is overloaded.
+
+Bounded loads after Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded Loads"
+(arXiv 1608.01350): affinity may raise a worker's load to at most `load_factor` times the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLoad:
+    """A ready worker and how full it is."""
+
+    name: str
+    num_running: int
+    max_running: int
+
+    @property
+    def has_place(self) -> bool:
+        """Whether one more request may run."""
+        return self.num_running < self.max_running
+
+
+def choose_worker(
+    workers: Sequence[WorkerLoad], num_resident: Mapping[str, int], *, load_factor: float
+) -> str | None:
+    """Returns the worker for a request, or None when no worker has a place.
+
+    Among the workers with a place and within the load bound: most of the asked adapters first,
+    then least loaded, then by name. `load_factor` is at least 1; at 1 affinity only breaks ties.
+    """
+    with_place = [worker for worker in workers if worker.has_place]
+    if not with_place:
+        return None
+    total_running = sum(worker.num_running for worker in workers) + 1
+    bound = math.ceil(load_factor * total_running / len(workers))
+    # A full worker may be the only one under the bound: then any place will do.
+    candidates = [worker for worker in with_place if worker.num_running < bound] or with_place
+    best = min(
+        candidates,
+        key=lambda worker: (
+            -num_resident.get(worker.name, 0),
+            worker.num_running / worker.max_running,
+            worker.name,
+        ),
+    )
+    return best.name

@@ -1,0 +1,177 @@
+"""Translates the SchedulerService protos to the dispatcher and back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+from uuid import uuid4
+
+import grpc
+import structlog
+from google.protobuf.duration_pb2 import Duration
+
+from edgelora.errors import InvalidRequestError
+from edgelora.v1 import scheduler_service_pb2 as pb
+from edgelora.v1 import scheduler_service_pb2_grpc as rpc
+from edgelora.v1.generation_pb2 import PriorityClass
+from edgelora.v1.ticket_pb2 import Sealed, TenantClaim, Ticket
+from services.chassis.claims import open_claim, seal_ticket
+from services.chassis.sealing import Sealer
+from services.scheduler.dispatcher import Dispatcher
+from services.scheduler.leases import Lease
+from services.scheduler.request import Priority, Request
+from services.scheduler.schedule import Schedule
+from services.scheduler.store import AdapterStore, Resolution
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class SchedulerServicer(rpc.SchedulerServiceServicer):
+    """The gRPC face of the scheduler."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        schedule: Schedule,
+        store: AdapterStore,
+        sealer: Sealer,
+        clock: Callable[[], float],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._schedule = schedule
+        self._store = store
+        self._sealer = sealer
+        self._clock = clock
+
+    async def Acquire(
+        self, request: pb.AcquireRequest, context: _Context
+    ) -> AsyncIterator[pb.AcquireResponse]:
+        """Queued at once, then Granted when the request's turn has come."""
+        claim = self._open_claim(request.claim)
+        priority = _priority(request.priority)
+        _require_positive(request, "estimated_tokens")
+        _require_positive(request, "max_output_tokens")
+        # An overloaded node answers at once, without asking the store.
+        self._schedule.require_room(priority, claim.tenant_id, self._clock())
+        resolution = await self._store.resolve(request.claim, request.adapters)
+        waiting = Request(
+            ticket_id=uuid4().hex,
+            tenant_id=claim.tenant_id,
+            request_id=claim.request_id,
+            priority=priority,
+            estimated_tokens=request.estimated_tokens,
+            num_resident=resolution.num_resident,
+        )
+        queued_at_s = self._clock()
+        position = self._dispatcher.submit(waiting)
+        # A client that leaves while a response is on its way never resumes this generator; the
+        # callback runs when the call is over, however it ends.
+        context.add_done_callback(
+            lambda _: self._dispatcher.leave(waiting, was_delivered=False)  # type: ignore[arg-type]
+        )
+        yield pb.AcquireResponse(queued=pb.Queued(position=position, adapters=resolution.adapters))
+        lease = await self._dispatcher.wait(waiting)
+        structlog.contextvars.bind_contextvars(
+            ticket_id=waiting.ticket_id,
+            worker=lease.worker,
+            adapters=[adapter.digest for adapter in resolution.adapters],
+            queue_ms=round((self._clock() - queued_at_s) * 1000, 1),
+        )
+        yield self._granted(lease, resolution, request.max_output_tokens)
+        self._dispatcher.leave(waiting, was_delivered=True)
+
+    async def Renew(self, request: pb.RenewRequest, context: _Context) -> pb.RenewResponse:
+        """Extends the lease of the claim's tenant."""
+        claim = self._open_claim(request.claim)
+        self._dispatcher.renew(request.ticket_id, claim.tenant_id)
+        return pb.RenewResponse(lease=self._lease_duration())
+
+    async def Release(self, request: pb.ReleaseRequest, context: _Context) -> pb.ReleaseResponse:
+        """Frees the place and settles the tokens served."""
+        claim = self._open_claim(request.claim)
+        used_tokens = request.num_prompt_tokens + request.num_output_tokens
+        was_running = self._dispatcher.release(request.ticket_id, claim.tenant_id, used_tokens)
+        structlog.contextvars.bind_contextvars(was_running=was_running, used_tokens=used_tokens)
+        return pb.ReleaseResponse()
+
+    async def Cancel(self, request: pb.CancelRequest, context: _Context) -> pb.CancelResponse:
+        """Takes a waiting request of the claim's tenant out of the queue."""
+        claim = self._open_claim(request.claim)
+        was_waiting = self._dispatcher.cancel(claim.tenant_id, request.request_id)
+        return pb.CancelResponse(was_waiting=was_waiting)
+
+    async def GetQueues(
+        self, request: pb.GetQueuesRequest, context: _Context
+    ) -> pb.GetQueuesResponse:
+        """Counts what waits and what runs."""
+        queue, leases = self._schedule.queue, self._schedule.leases
+        return pb.GetQueuesResponse(
+            queues=[
+                pb.QueueStatus(
+                    priority=PriorityClass.Name(priority),
+                    num_waiting=queue.num_waiting(priority),
+                    num_running=leases.num_running(priority),
+                )
+                for priority in Priority
+            ],
+            workers=[
+                pb.WorkerStatus(
+                    name=worker.name,
+                    address=worker.address,
+                    is_ready=worker.is_ready,
+                    num_running=leases.num_running_on(worker.name),
+                    max_running=worker.max_running,
+                )
+                for worker in self._schedule.roster.all()
+            ],
+        )
+
+    def _open_claim(self, sealed: Sealed) -> TenantClaim:
+        claim = open_claim(self._sealer, sealed, self._clock())
+        structlog.contextvars.bind_contextvars(
+            tenant_id=claim.tenant_id, request_id=claim.request_id
+        )
+        return claim
+
+    def _granted(
+        self, lease: Lease, resolution: Resolution, max_output_tokens: int
+    ) -> pb.AcquireResponse:
+        granted = lease.request
+        ticket = Ticket(
+            ticket_id=granted.ticket_id,
+            tenant_id=granted.tenant_id,
+            request_id=granted.request_id,
+            worker=lease.worker,
+            adapters=resolution.adapters,
+            priority=PriorityClass.Name(granted.priority),
+            max_output_tokens=max_output_tokens,
+            expires_at_boot_s=lease.expires_at_s,
+        )
+        return pb.AcquireResponse(
+            granted=pb.Granted(
+                ticket=seal_ticket(self._sealer, ticket),
+                worker_address=self._schedule.roster[lease.worker].address,
+                ticket_id=granted.ticket_id,
+                lease=self._lease_duration(),
+            )
+        )
+
+    def _lease_duration(self) -> Duration:
+        duration = Duration()
+        duration.FromMilliseconds(round(self._schedule.leases.lease_s * 1000))
+        return duration
+
+
+def _priority(value: int) -> Priority:
+    if value == PriorityClass.PRIORITY_CLASS_UNSPECIFIED:
+        return Priority.INTERACTIVE
+    if value not in set(Priority):
+        raise InvalidRequestError(
+            "priority must be interactive, background or batch", field="priority"
+        )
+    return Priority(value)
+
+
+def _require_positive(request: pb.AcquireRequest, field: str) -> None:
+    if getattr(request, field) < 1:
+        raise InvalidRequestError(f"{field} must be at least 1", field=field)

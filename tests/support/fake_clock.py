@@ -1,0 +1,17 @@
+"""A clock that moves only when told to."""
+
+from __future__ import annotations
+
+
+class FakeClock:
+    """Call it to read it, in seconds."""
+
+    def __init__(self, now_s: float = 1000.0) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def advance(self, seconds: float) -> None:
+        """Moves the clock forward."""
+        self.now_s += seconds

@@ -1,0 +1,133 @@
+"""The three class queues: order, aging bound, limits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgelora.errors import QueueFullError
+from services.scheduler.request import Priority
+from services.scheduler.request_queue import RequestQueue
+from tests.support.schedules import make_limits, make_request
+
+_AGING_S = {Priority.BACKGROUND: 5.0, Priority.BATCH: 15.0}
+
+
+def test_classes_go_in_order():
+    queue = RequestQueue(make_limits())
+    for priority in (Priority.BATCH, Priority.BACKGROUND, Priority.INTERACTIVE):
+        queue.push(make_request(priority=priority), 0.0)
+    assert [queue.pop(1.0).priority for _ in range(3)] == list(Priority)
+    assert queue.pop(1.0) is None
+
+
+def test_an_overdue_class_goes_first_once():
+    queue = RequestQueue(make_limits())
+    for _ in range(3):
+        queue.push(make_request(priority=Priority.INTERACTIVE), 0.0)
+        queue.push(make_request(priority=Priority.BATCH), 0.0)
+    assert queue.pop(14.9).priority is Priority.INTERACTIVE
+    assert queue.pop(15.0).priority is Priority.BATCH
+    assert queue.pop(15.1).priority is Priority.INTERACTIVE
+
+
+def test_requests_for_one_adapter_do_not_starve_another_Q03():
+    """A, B, A, A, A, ... for ever: within a tenant the order of arrival holds."""
+    queue = RequestQueue(make_limits())
+    requests = [make_request(request_id=name) for name in "ABAAAA"]
+    for request in requests:
+        queue.push(request, 0.0)
+    granted = []
+    for now_s in range(3):
+        granted.append(queue.pop(float(now_s)).request_id)
+        queue.push(make_request(request_id="A"), float(now_s))
+    assert granted == ["A", "B", "A"]
+
+
+def test_a_second_tenants_adapter_is_served_next_but_one_Q03():
+    queue = RequestQueue(make_limits())
+    for _ in range(50):
+        queue.push(make_request("tenant-a", request_id="A"), 0.0)
+    for _ in range(10):
+        queue.pop(0.0)
+    queue.push(make_request("tenant-b", request_id="B"), 0.0)
+    assert "B" in [queue.pop(1.0).request_id for _ in range(2)]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("push"), st.sampled_from(Priority)),
+            st.tuples(st.just("pop"), st.floats(0.0, 4.0)),
+        ),
+        max_size=200,
+    )
+)
+def test_an_overdue_class_waits_for_at_most_one_other_grant(actions):
+    """The stated bound of the module, under any history."""
+    queue = RequestQueue(make_limits())
+    now_s = 0.0
+    since_s: dict[Priority, float] = {}
+    others: dict[Priority, int] = {}
+    for action, value in actions:
+        if action == "push":
+            if not queue.num_waiting(value):
+                since_s[value], others[value] = now_s, 0
+            queue.push(make_request(priority=value), now_s)
+            continue
+        now_s += value
+        overdue = [
+            priority
+            for priority, aging_s in _AGING_S.items()
+            if queue.num_waiting(priority) and now_s >= since_s[priority] + aging_s
+        ]
+        granted = queue.pop(now_s)
+        if granted is None:
+            continue
+        since_s[granted.priority], others[granted.priority] = now_s, 0
+        for priority in overdue:
+            if granted.priority is not priority:
+                others[priority] += 1
+                assert others[priority] <= 1
+
+
+def test_a_full_class_refuses_and_says_when_to_come_back():
+    queue = RequestQueue(make_limits(max_waiting=2))
+    queue.push(make_request("a"), 0.0)
+    queue.push(make_request("b"), 0.0)
+    with pytest.raises(QueueFullError, match="2 interactive requests on this node") as caught:
+        queue.push(make_request("c"), 0.0)
+    assert caught.value.retry_after_s == 2.0
+    queue.push(make_request("c", priority=Priority.BATCH), 0.0)
+
+
+def test_one_tenant_can_not_fill_the_class():
+    queue = RequestQueue(make_limits(max_waiting=10, max_waiting_per_tenant=2))
+    for _ in range(2):
+        queue.push(make_request("greedy"), 0.0)
+    with pytest.raises(QueueFullError, match="of yours"):
+        queue.push(make_request("greedy"), 0.0)
+    queue.push(make_request("modest"), 0.0)
+    assert len(queue) == 3
+
+
+def test_a_refused_request_leaves_no_trace():
+    queue = RequestQueue(make_limits(max_waiting=1))
+    queue.push(make_request("a"), 0.0)
+    refused = make_request("b")
+    with pytest.raises(QueueFullError):
+        queue.push(refused, 0.0)
+    assert refused.ticket_id not in queue
+    assert queue.find("b", "request") == []
+    assert queue.num_waiting(Priority.INTERACTIVE) == 1
+
+
+def test_removing_makes_room_and_charges_nothing():
+    queue = RequestQueue(make_limits(max_waiting=1))
+    request = make_request("a")
+    queue.push(request, 0.0)
+    assert queue.remove(request.ticket_id) == request
+    assert queue.remove(request.ticket_id) is None
+    assert queue.served_tokens(Priority.INTERACTIVE, "a") == 0
+    queue.push(make_request("a"), 0.0)
