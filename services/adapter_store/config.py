@@ -1,0 +1,71 @@
+"""Settings of the adapter store, read from EDGELORA_STORE_* variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.chassis.settings import Settings
+
+PREFIX = "EDGELORA_STORE_"
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterStoreConfig:
+    """What the adapter store needs to know to start."""
+
+    address: str
+    """ADDRESS: where it listens, `unix:/path` or `host:port`."""
+    directory: Path
+    """DIRECTORY: registry, blobs and staging; created 0700. Workers on the same host that may
+    read `DIRECTORY/blobs` need no stream."""
+    model_directory: Path
+    """MODEL_DIRECTORY: the prepared base model adapters are verified against."""
+    seal_key: bytes = field(repr=False)
+    """SEAL_KEY_FILE: file with the node's seal key, at least 32 bytes."""
+    redis_url: str | None
+    """REDIS_URL: `unix://user@/path.sock` or `redis://user@host:port/0`; absent: no hot index."""
+    redis_password: bytes | None = field(repr=False)
+    """REDIS_PASSWORD_FILE: file with the password of the URL's user."""
+    max_lora_rank: int
+    """MAX_LORA_RANK: largest rank of any module, default 64."""
+    max_adapter_bytes: int
+    """MAX_ADAPTER_BYTES: largest weights file, default 512MiB."""
+    max_adapters_per_tenant: int
+    """MAX_ADAPTERS_PER_TENANT: default 2000."""
+    max_concurrent_uploads: int
+    """MAX_CONCURRENT_UPLOADS: default 8; further ones are refused with a delay."""
+    max_concurrent_verifications: int
+    """MAX_CONCURRENT_VERIFICATIONS: verification processes at once, default 2."""
+    verification_timeout_s: float
+    """VERIFICATION_TIMEOUT: longest time one adapter may take, default 60s."""
+    min_free_bytes: int
+    """MIN_FREE_BYTES: storage that uploads leave free, default 64MiB."""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> AdapterStoreConfig:
+        """Reads the settings. Raises ConfigError with a line for each mistake."""
+        settings = Settings(environ, PREFIX)
+        config = cls(
+            address=settings.text("ADDRESS"),
+            directory=settings.path("DIRECTORY"),
+            model_directory=settings.path("MODEL_DIRECTORY"),
+            seal_key=settings.secret_file("SEAL_KEY_FILE"),
+            redis_url=settings.text("REDIS_URL", "") or None,
+            redis_password=settings.optional_secret_file("REDIS_PASSWORD_FILE"),
+            max_lora_rank=settings.integer("MAX_LORA_RANK", 64, low=1, high=1024),
+            max_adapter_bytes=settings.size_bytes("MAX_ADAPTER_BYTES", 512 * _MIB),
+            max_adapters_per_tenant=settings.integer(
+                "MAX_ADAPTERS_PER_TENANT", 2000, low=1, high=1_000_000
+            ),
+            max_concurrent_uploads=settings.integer("MAX_CONCURRENT_UPLOADS", 8, low=1, high=256),
+            max_concurrent_verifications=settings.integer(
+                "MAX_CONCURRENT_VERIFICATIONS", 2, low=1, high=64
+            ),
+            verification_timeout_s=settings.duration_s("VERIFICATION_TIMEOUT", 60.0),
+            min_free_bytes=settings.size_bytes("MIN_FREE_BYTES", 64 * _MIB),
+        )
+        settings.finish()
+        return config
