@@ -1,0 +1,163 @@
+"""A real scheduler process beside a stand-in store and health-only workers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from edgelora.v1 import scheduler_service_pb2 as pb
+from edgelora.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
+from services.chassis.channel import open_channel
+from services.chassis.claims import seal_claim
+from services.chassis.sealing import Sealer, boot_clock_s
+from tests.support.health_only_worker import make_worker
+from tests.support.service_process import ServiceProcess
+from tests.support.standin_store import StandinStore, host_store
+
+KEY = b"a seal key of at least 32 bytes!"
+_DEFAULTS = {"MAX_RUNNING_PER_WORKER": "2", "HEARTBEAT": "200ms"}
+
+
+class SchedulerBench:
+    """Starts what a test asks for in one short directory."""
+
+    def __init__(self, directory: Path, stack: AsyncExitStack) -> None:
+        self._directory = directory
+        self._stack = stack
+        self.sealer = Sealer(KEY)
+        self.store = StandinStore(self.sealer)
+        self.process: ServiceProcess
+        self.stub: SchedulerServiceStub
+
+    def address(self, name: str) -> str:
+        return f"unix:{self._directory}/{name}.sock"
+
+    async def start_store(self) -> None:
+        await self._stack.enter_async_context(
+            host_store(self.store, self.address("store")).serving()
+        )
+
+    async def start_worker(self, name: str):
+        """A health-only worker in this process; the host can change its readiness."""
+        host = make_worker(self.address(name))
+        await self._stack.enter_async_context(host.serving())
+        await host.set_ready(True)
+        return host
+
+    def start_worker_process(self, name: str) -> ServiceProcess:
+        """A health-only worker that can be killed or paused."""
+        address = self.address(name)
+        worker = ServiceProcess(
+            "tests.support.health_only_worker", address, environ={}, logs=self._directory
+        )
+        self._stack.callback(worker.kill)
+        worker.wait_until_serving(address)
+        return worker
+
+    async def start(self, workers: tuple[str, ...] = ("w0",), **settings: str) -> None:
+        """Starts the scheduler and opens a channel to it."""
+        key_file = self._directory / "seal.key"
+        key_file.write_bytes(KEY)
+        environ = {
+            "ADDRESS": self.address("scheduler"),
+            "STORE_ADDRESS": self.address("store"),
+            "WORKERS": ",".join(f"{name}={self.address(name)}" for name in workers),
+            "SEAL_KEY_FILE": str(key_file),
+            **_DEFAULTS,
+            **settings,
+        }
+        self.process = ServiceProcess(
+            "services.scheduler",
+            environ={f"EDGELORA_SCHEDULER_{name}": value for name, value in environ.items()},
+            logs=self._directory,
+        )
+        self._stack.callback(self.process.kill)
+        self.process.wait_until_serving(self.address("scheduler"))
+        channel = await self._stack.enter_async_context(open_channel(self.address("scheduler")))
+        self.stub = SchedulerServiceStub(channel)
+
+    async def start_waiting_client(self, num_requests: int) -> asyncio.subprocess.Process:
+        """A gateway-like process with its requests in the queue, to be killed."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.support.waiting_client"),
+            self.address("scheduler"),
+            self.claim().SerializeToString().hex(),
+            str(num_requests),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert await process.stdout.readline() == b"queued\n"
+        return process
+
+    def claim(self, tenant_id: str = "acme", request_id: str = "r", ttl_s: float = 60.0):
+        return seal_claim(
+            self.sealer,
+            tenant_id=tenant_id,
+            request_id=request_id,
+            expires_at_boot_s=boot_clock_s() + ttl_s,
+        )
+
+    def request(self, tenant_id: str = "acme", request_id: str = "r", **changes):
+        return pb.AcquireRequest(
+            **{
+                "claim": self.claim(tenant_id, request_id),
+                "estimated_tokens": 100,
+                "max_output_tokens": 50,
+                **changes,
+            }
+        )
+
+    async def acquire(self, tenant_id: str = "acme", **changes) -> pb.Granted:
+        """Waits for the grant."""
+        events = [
+            event
+            async for event in self.stub.Acquire(self.request(tenant_id, **changes), timeout=30)
+        ]
+        assert [event.WhichOneof("event") for event in events] == ["queued", "granted"]
+        return events[1].granted
+
+    async def queue(self, tenant_id: str = "acme", **changes):
+        """Joins the queue; returns the open call and the first event."""
+        call = self.stub.Acquire(self.request(tenant_id, **changes), timeout=30)
+        event = await call.read()
+        return call, event.queued
+
+    async def release(self, granted: pb.Granted, tenant_id: str = "acme", tokens: int = 10) -> None:
+        await self.stub.Release(
+            pb.ReleaseRequest(
+                ticket_id=granted.ticket_id,
+                claim=self.claim(tenant_id),
+                num_output_tokens=tokens,
+            ),
+            timeout=10,
+        )
+
+    async def queues(self) -> pb.GetQueuesResponse:
+        return await self.stub.GetQueues(pb.GetQueuesRequest(), timeout=10)
+
+    async def wait_for(self, is_true) -> pb.GetQueuesResponse:
+        """Asks until the condition on GetQueues holds; the test's own limit ends the wait."""
+        while not is_true(queues := await self.queues()):
+            pass
+        return queues
+
+
+@asynccontextmanager
+async def _bench() -> AsyncIterator[SchedulerBench]:
+    with tempfile.TemporaryDirectory(prefix="el-") as directory:
+        async with AsyncExitStack() as stack:
+            bench = SchedulerBench(Path(directory), stack)
+            await bench.start_store()
+            yield bench
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[SchedulerBench]:
+    """Nothing but the stand-in store runs yet."""
+    async with _bench() as running:
+        yield running

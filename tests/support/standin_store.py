@@ -1,0 +1,52 @@
+"""A stand-in for the adapter store, written from its proto: it resolves names from a table."""
+
+from __future__ import annotations
+
+from edgelora.errors import AdapterNotFoundError
+from edgelora.v1 import adapter_store_service_pb2 as pb
+from edgelora.v1.adapter_pb2 import AdapterState, ResolvedAdapter
+from edgelora.v1.adapter_store_service_pb2_grpc import (
+    AdapterStoreServiceServicer,
+    add_AdapterStoreServiceServicer_to_server,
+)
+from services.chassis.claims import open_claim
+from services.chassis.sealing import Sealer, boot_clock_s
+from services.chassis.server import ServiceHost
+
+
+class StandinStore(AdapterStoreServiceServicer):
+    """Adapters of each tenant by alias, and the workers said to hold them."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+        self.digests: dict[tuple[str, str], str] = {}
+        self.resident_on: dict[str, list[str]] = {}
+        self.num_calls = 0
+
+    async def ResolveAdapters(self, request, context):
+        self.num_calls += 1
+        claim = open_claim(self._sealer, request.claim, boot_clock_s())
+        response = pb.ResolveAdaptersResponse()
+        for selection in request.adapters:
+            digest = self.digests.get((claim.tenant_id, selection.adapter))
+            if digest is None:
+                raise AdapterNotFoundError("there is no such adapter", field="adapters")
+            strength = selection.strength if selection.HasField("strength") else 1.0
+            state = AdapterState.ADAPTER_STATE_REGISTERED
+            response.adapters.append(
+                ResolvedAdapter(
+                    digest=digest, strength=strength, alias=selection.adapter, state=state
+                )
+            )
+        asked = {adapter.digest for adapter in response.adapters}
+        for worker, held in self.resident_on.items():
+            if num_resident := len(asked & set(held)):
+                response.residencies.add(worker=worker, num_resident=num_resident)
+        return response
+
+
+def host_store(store: StandinStore, address: str) -> ServiceHost:
+    """A host that serves the stand-in."""
+    host = ServiceHost([address])
+    host.add(add_AdapterStoreServiceServicer_to_server, store, "edgelora.v1.AdapterStoreService")
+    return host
