@@ -1,0 +1,70 @@
+# Everything a newcomer needs. `make run` and `make test` do all the set-up themselves.
+#
+#   make run                 start the product and show four tenants at once, until Ctrl-C
+#   make run ARGS=--once     the same, and stop after the table
+#   make test                lint and every test
+#
+# PYTHON=/path/to/python3.12 chooses the interpreter; EDGELORA_HOME=... the place for models,
+# adapters and keys; PIP_INDEX_URL and PIP_EXTRA_INDEX_URL are pip's own settings.
+
+PYTHON ?= python3
+VENV ?= .venv
+EDGELORA_HOME ?= $(CURDIR)/.edgelora
+ARGS ?=
+TESTS ?=
+
+export EDGELORA_HOME
+
+bin := $(VENV)/bin
+sources := edgelora services bench tests protos/generate.py
+model := $(EDGELORA_HOME)/models/smollm2-135m-instruct/edgelora_model.json
+
+.DELETE_ON_ERROR:
+.PHONY: help run test setup lint format protos demo-adapters compose-check clean distclean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+run: $(VENV)/.ready-prepare
+	@$(bin)/edgelora up $(ARGS)
+
+test: lint $(model)
+	@$(bin)/pytest $(TESTS)
+
+setup: $(VENV)/.ready-dev
+
+lint: $(VENV)/.ready-dev
+	@$(bin)/ruff check $(sources)
+	@$(bin)/ruff format --check $(sources)
+	@$(bin)/mypy
+	@$(bin)/lint-imports --no-cache
+
+format: $(VENV)/.ready-dev
+	@$(bin)/ruff check --fix $(sources)
+	@$(bin)/ruff format $(sources)
+
+protos: $(VENV)/.ready-dev
+	@$(bin)/python protos/generate.py
+
+demo-adapters: $(VENV)/.ready-train $(model)
+	@$(bin)/edgelora train --demo all --replace
+
+compose-check: $(VENV)/.ready-dev
+	@$(bin)/pytest tests/integration/compose
+
+clean:
+	@rm -rf build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find edgelora services bench tests protos -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment and everything that was prepared, the adapters and keys of EDGELORA_HOME included.
+distclean: clean
+	@rm -rf $(VENV) $(EDGELORA_HOME)
+
+# One stamp for each extra of pyproject.toml.
+$(VENV)/.ready-%: pyproject.toml scripts/setup.sh
+	@PYTHON='$(PYTHON)' scripts/setup.sh '$(VENV)' '$*'
+
+.PRECIOUS: $(VENV)/.ready-%
+
+$(model): | $(VENV)/.ready-dev
+	@$(bin)/edgelora model prepare

@@ -1,0 +1,1 @@
+"""The whole product as processes of one machine: started, watched, restarted and stopped."""

@@ -1,0 +1,159 @@
+"""Composes a local stack: lock, secrets, Redis, the five services, and how all of it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from edgelora.local_stack import redis_server
+from edgelora.local_stack.errors import StackError
+from edgelora.local_stack.home_lock import home_lock
+from edgelora.local_stack.layout import SERVICES, StackLayout
+from edgelora.local_stack.ports import HOST, choose_port
+from edgelora.local_stack.processes import kill_leftovers
+from edgelora.local_stack.redis_binary import find_redis_binary
+from edgelora.local_stack.redis_rights import USER
+from edgelora.local_stack.secrets import ensure_secret
+from edgelora.local_stack.state_file import StackState, load_state
+from edgelora.local_stack.supervisor import ServiceSpec, Supervisor
+from edgelora.local_stack.wiring import Wiring, process_environment, service_environments
+from services.chassis.healthcheck import is_serving
+
+REDIS = "redis"
+_PROBE_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackOptions:
+    """What the user chose."""
+
+    model: str
+    """Name of a prepared model of the home."""
+    port: int | None = None
+    """The gateway's TCP port; 0 any free one, None the default one or any free one."""
+    redis_url: str | None = None
+    """An existing Redis instead of one of our own: `redis://user@host:port/0`, no password."""
+    redis_password_file: Path | None = None
+    """Holds the password for `redis_url`."""
+    ready_limit_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningStack:
+    """A stack that answers."""
+
+    layout: StackLayout
+    state: StackState
+
+
+@contextmanager
+def owned_home(layout: StackLayout) -> Iterator[None]:
+    """Takes the home for this launcher, clears what a killed one left, and leaves no trace."""
+    layout.make_home()
+    with home_lock(layout):
+        _clear(layout)
+        layout.make_run_dir()
+        try:
+            yield
+        finally:
+            layout.state_file.unlink(missing_ok=True)
+            with suppress(StackError):
+                layout.remove_run_dir()
+
+
+def _clear(layout: StackLayout) -> None:
+    """Removes what is there of a launcher that could not clean up."""
+    with suppress(StackError):  # a damaged file is removed all the same
+        stale = load_state(layout.state_file)
+        if stale is not None and Path(stale.run_dir).name.startswith("edgelora-"):
+            left = replace(layout, run_dir=Path(stale.run_dir))
+            kill_leftovers(left.pids)
+            left.remove_run_dir()
+    kill_leftovers(layout.pids)
+    layout.state_file.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def running_stack(
+    layout: StackLayout,
+    options: StackOptions,
+    environ: Mapping[str, str],
+    supervisor: Supervisor,
+) -> AsyncIterator[RunningStack]:
+    """Starts Redis and the services of an owned home and yields once all of them are ready.
+
+    However the block ends, every process has ended when it returns. Raises StackError when the
+    stack cannot start.
+    """
+    port = choose_port(options.port)
+    state = StackState(
+        launcher_pid=os.getpid(),
+        run_dir=str(layout.run_dir),
+        gateway_address=f"{HOST}:{port}",
+        admin_address=f"unix:{layout.socket('admin')}",
+        model=options.model,
+        is_ready=False,
+    )
+    state.save(layout.state_file)
+    try:
+        for spec in _specs(layout, options, state, environ):
+            supervisor.start(spec)
+        await supervisor.wait_ready(options.ready_limit_s)
+        state = replace(state, is_ready=True)
+        state.save(layout.state_file)
+        yield RunningStack(layout=layout, state=state)
+    finally:
+        await supervisor.stop()
+
+
+def _specs(
+    layout: StackLayout, options: StackOptions, state: StackState, environ: Mapping[str, str]
+) -> Iterator[ServiceSpec]:
+    seal_key_file = layout.secrets / "seal.key"
+    ensure_secret(seal_key_file)
+    redis_url, password_file = options.redis_url, options.redis_password_file
+    if redis_url is None:
+        socket = layout.socket(REDIS)
+        redis_url, password_file = f"unix://{USER}@{socket}", layout.secrets / "redis.password"
+        yield _redis_spec(layout.run_dir, socket, ensure_secret(password_file), environ)
+    addresses = {name: layout.address(name) for name in SERVICES}
+    addresses["gateway"] = state.gateway_address
+    environments = service_environments(
+        Wiring(
+            addresses=addresses,
+            admin_address=state.admin_address,
+            seal_key_file=seal_key_file,
+            redis_url=redis_url,
+            redis_password_file=password_file,
+            model_dir=layout.home / "models" / options.model,
+            store_dir=layout.home / "adapters",
+            gateway_dir=layout.home / "gateway",
+            pids_dir=layout.pids,
+        )
+    )
+    for name in SERVICES:
+        yield ServiceSpec(
+            name=name,
+            argv=[sys.executable, "-I", "-m", f"services.{name}"],
+            environ=process_environment(name, environments[name], environ),
+            probe=partial(is_serving, addresses[name], _PROBE_TIMEOUT_S),
+            sockets=[layout.socket("admin" if name == "gateway" else name)],
+        )
+
+
+def _redis_spec(
+    directory: Path, socket: Path, password: str, environ: Mapping[str, str]
+) -> ServiceSpec:
+    config = redis_server.write_config(directory, socket, password)
+    return ServiceSpec(
+        name=REDIS,
+        argv=[str(find_redis_binary().path), str(config)],
+        environ={"PATH": environ.get("PATH", os.defpath)},
+        probe=partial(redis_server.answers, socket, password),
+        sockets=[socket],
+    )

@@ -1,0 +1,99 @@
+"""The one table of what each service's environment holds. docker-compose.yml states the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "OMP_NUM_THREADS")
+"""Variables of the launcher that services see; nothing else of its environment reaches them."""
+PREFIXES = {
+    "monitor": "EDGELORA_MONITOR_",
+    "adapter_store": "EDGELORA_STORE_",
+    "inference": "EDGELORA_INFERENCE_",
+    "scheduler": "EDGELORA_SCHEDULER_",
+    "gateway": "EDGELORA_GATEWAY_",
+}
+"""How the variables of each service start."""
+WORKER = "inference"
+"""Name of the one inference worker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """Everything that differs between one deployment and another."""
+
+    addresses: Mapping[str, str]
+    """Service -> gRPC target on which the others call it; the gateway's is the tenants'."""
+    admin_address: str
+    """Where the operator calls, a unix socket."""
+    seal_key_file: Path
+    redis_url: str
+    redis_password_file: Path | None
+    model_dir: Path
+    store_dir: Path
+    gateway_dir: Path
+    pids_dir: Path
+
+
+def service_environments(wiring: Wiring) -> dict[str, dict[str, str]]:
+    """Returns each service's own variables."""
+    to = wiring.addresses
+    return {
+        "monitor": {
+            "EDGELORA_MONITOR_ADDRESS": to["monitor"],
+        },
+        "adapter_store": {
+            "EDGELORA_STORE_ADDRESS": to["adapter_store"],
+            "EDGELORA_STORE_DIRECTORY": str(wiring.store_dir),
+            "EDGELORA_STORE_MODEL_DIRECTORY": str(wiring.model_dir),
+            "EDGELORA_STORE_SEAL_KEY_FILE": str(wiring.seal_key_file),
+            "EDGELORA_STORE_REDIS_URL": wiring.redis_url,
+            **(
+                {"EDGELORA_STORE_REDIS_PASSWORD_FILE": str(wiring.redis_password_file)}
+                if wiring.redis_password_file
+                else {}
+            ),
+        },
+        "inference": {
+            "EDGELORA_INFERENCE_ADDRESS": to["inference"],
+        },
+        "scheduler": {
+            "EDGELORA_SCHEDULER_ADDRESS": to["scheduler"],
+            "EDGELORA_SCHEDULER_STORE_ADDRESS": to["adapter_store"],
+            "EDGELORA_SCHEDULER_WORKERS": f"{WORKER}={to['inference']}",
+            "EDGELORA_SCHEDULER_SEAL_KEY_FILE": str(wiring.seal_key_file),
+        },
+        "gateway": {
+            "EDGELORA_GATEWAY_ADDRESS": to["gateway"],
+            "EDGELORA_GATEWAY_ADMIN_ADDRESS": wiring.admin_address,
+            "EDGELORA_GATEWAY_DIRECTORY": str(wiring.gateway_dir),
+            "EDGELORA_GATEWAY_SCHEDULER_ADDRESS": to["scheduler"],
+            "EDGELORA_GATEWAY_STORE_ADDRESS": to["adapter_store"],
+            "EDGELORA_GATEWAY_MONITOR_ADDRESS": to["monitor"],
+            "EDGELORA_GATEWAY_INFERENCE_ADDRESS": to["inference"],
+            "EDGELORA_GATEWAY_SEAL_KEY_FILE": str(wiring.seal_key_file),
+        },
+    }
+
+
+def process_environment(
+    service: str, own: Mapping[str, str], launcher: Mapping[str, str]
+) -> dict[str, str]:
+    """Returns the whole environment of a service's process.
+
+    The operator's settings for this service pass through; the wiring wins, because the services
+    would not find each other otherwise.
+    """
+    prefix = PREFIXES[service]
+    return {
+        **{name: launcher[name] for name in PASSED_ON if name in launcher},
+        **{
+            name: value
+            for name, value in launcher.items()
+            if name.startswith(prefix) or name == "EDGELORA_LOG_LEVEL"
+        },
+        "PYTHONUNBUFFERED": "1",
+        **own,
+    }
