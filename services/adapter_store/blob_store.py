@@ -59,7 +59,7 @@ class BlobStore:
     def read(self, name: str) -> Iterator[bytes]:
         """The blob in pieces of 256 KiB."""
         descriptor = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb", buffering=0) as file:
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
             while piece := file.read(_PIECE_BYTES):
                 yield piece
 

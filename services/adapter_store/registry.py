@@ -265,10 +265,12 @@ class Registry:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            # SQLite has rolled back by itself after some storage errors.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
 
 def _manifest(row: Sequence[Any]) -> AdapterManifest:
