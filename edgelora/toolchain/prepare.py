@@ -19,6 +19,7 @@ from edgelora.toolchain.hf_source import HuggingFaceModel
 from edgelora.toolchain.llama_layout import FAMILY
 from edgelora.toolchain.model_source import ModelSource, TokenizerFiles
 from edgelora.toolchain.progress import progress_bar
+from edgelora.toolchain.published_directory import published_directory
 from edgelora.toolchain.tensor_files import write_float32
 from edgelora.toolchain.wheel import PACKAGE, VERSION, default_gguf
 from services.chassis.base_model import BaseModel
@@ -58,14 +59,8 @@ def prepare(
                 f"model {name!r} is prepared already: choose another name, or use --force"
             )
         model = _open_source(source, home)
-        partial = models / f".{name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
-        partial.mkdir()
-        try:
-            description = _write(model, partial, name)
-            _publish(partial, target)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        with published_directory(target) as directory:
+            description = _write(model, directory, name)
     return description
 
 
@@ -139,21 +134,6 @@ def _tokenizer_config(tokenizer: TokenizerFiles, max_context_tokens: int) -> dic
         "model_max_length": max_context_tokens,
     }
     return {key: value for key, value in document.items() if value is not None}
-
-
-def _publish(partial: Path, target: Path) -> None:
-    """Renames into place; a replaced model steps aside first, and its readers keep their files."""
-    old = target.with_name(f".{target.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    try:
-        partial.rename(target)
-    except OSError:
-        if old.exists():
-            old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""The data of the demo adapters: deterministic builders over hand-written material."""

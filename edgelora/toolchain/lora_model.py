@@ -1,0 +1,87 @@
+"""The base model with a trainable LoRA adapter, and the adapter's files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+# Nothing here may reach for a network: every file is local.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+from peft import (
+    LoraConfig,
+    get_peft_model,
+    get_peft_model_state_dict,
+    set_peft_model_state_dict,
+)
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer, LlamaForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.training_options import ALL_LINEAR, TrainingOptions
+
+WEIGHTS_FILE = "adapter_model.safetensors"
+CONFIG_FILE = "adapter_config.json"
+
+
+def load_tokenizer(model_directory: Path) -> Any:
+    """The tokenizer of a prepared model, as transformers presents it."""
+    return AutoTokenizer.from_pretrained(model_directory, local_files_only=True)
+
+
+def load_base(model_directory: Path, dtype: torch.dtype) -> Any:
+    """The base model of a prepared directory, in evaluation mode."""
+    transformers_logging.disable_progress_bar()
+    model = LlamaForCausalLM.from_pretrained(model_directory, dtype=dtype, local_files_only=True)
+    return model.eval()
+
+
+def add_lora(model: Any, options: TrainingOptions, base_name: str) -> Any:
+    """Wraps the base with a new, trainable adapter (weights fp32) that starts as a no-op."""
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=options.r,
+        lora_alpha=options.alpha,
+        lora_dropout=options.dropout,
+        use_rslora=options.use_rslora,
+        target_modules=ALL_LINEAR if options.targets == (ALL_LINEAR,) else list(options.targets),
+    )
+    wrapped = get_peft_model(model, config)
+    # A path of this machine would mean nothing, and tell too much, elsewhere.
+    wrapped.peft_config["default"].base_model_name_or_path = base_name
+    return wrapped
+
+
+def save_adapter(model: Any, directory: Path) -> None:
+    """Writes a plain PEFT directory: configuration and fp16 weights.
+
+    Raises ToolchainError when a value is not finite in fp16.
+    """
+    state = {
+        name: tensor.detach().to(torch.float16).contiguous()
+        for name, tensor in get_peft_model_state_dict(model, save_embedding_layers=False).items()
+    }
+    for name, tensor in state.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise ToolchainError(
+                f"training diverged: {name} is not finite; lower the learning rate"
+            )
+    save_file(state, directory / WEIGHTS_FILE, metadata={"format": "pt"})
+    config = model.peft_config["default"].to_dict()
+    config["inference_mode"] = True
+    if isinstance(config["target_modules"], set):
+        config["target_modules"] = sorted(config["target_modules"])
+    text = json.dumps(config, indent=2, sort_keys=True, default=str) + "\n"
+    (directory / CONFIG_FILE).write_text(text, encoding="utf-8")
+
+
+def reload_adapter(model: Any, directory: Path) -> None:
+    """Puts the saved (rounded) weights back into the model, so that what ships is measured."""
+    outcome = set_peft_model_state_dict(model, load_file(directory / WEIGHTS_FILE))
+    if outcome.unexpected_keys:
+        raise ToolchainError("the saved adapter does not fit the model it was trained on")
