@@ -1,0 +1,63 @@
+"""Cuts an adapter directory into the messages of an upload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from edgelora.errors import AdapterRejectedError
+from edgelora.v1 import gateway_service_pb2 as pb
+
+FILE_NAMES = ("adapter_config.json", "adapter_model.safetensors")
+"""The two files of an adapter; whatever else lies in the directory stays there."""
+CHUNK_BYTES = 512 * 1024
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes sent so far and the bytes in all."""
+
+
+def upload_messages(
+    directory: Path,
+    *,
+    alias: str,
+    description: str,
+    replace_alias: bool,
+    on_progress: Progress | None,
+) -> Iterator[pb.RegisterAdapterRequest]:
+    """Yields the header, then the chunks of both files.
+
+    Raises AdapterRejectedError naming the file that is missing or empty.
+    """
+    sizes = {name: _size_bytes(directory, name) for name in FILE_NAMES}
+    yield pb.RegisterAdapterRequest(
+        header=pb.AdapterUploadHeader(
+            alias=alias,
+            description=description,
+            replace_alias=replace_alias,
+            files=[
+                pb.AdapterUploadFile(name=name, size_bytes=size) for name, size in sizes.items()
+            ],
+        )
+    )
+    total_bytes, sent_bytes = sum(sizes.values()), 0
+    for name in FILE_NAMES:
+        with (directory / name).open("rb") as file:
+            while data := file.read(CHUNK_BYTES):
+                yield pb.RegisterAdapterRequest(
+                    chunk=pb.AdapterUploadChunk(file_name=name, data=data)
+                )
+                sent_bytes += len(data)
+                if on_progress is not None:
+                    on_progress(sent_bytes, total_bytes)
+
+
+def _size_bytes(directory: Path, name: str) -> int:
+    path = directory / name
+    size = path.stat().st_size if path.is_file() else 0
+    if size == 0:
+        raise AdapterRejectedError(
+            f"{name} is missing or empty in the adapter directory: an adapter needs both "
+            + " and ".join(FILE_NAMES),
+            field=name,
+        )
+    return size

@@ -1,0 +1,95 @@
+"""Turns an API key into a tenant. The only place where a tenant's identity is made.
+
+Nothing else in a call says who is calling: other metadata (`x-tenant-id` in any form) is never
+read. What goes on to the other services is a sealed TenantClaim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from edgelora.errors import UnauthenticatedError
+from edgelora.v1.ticket_pb2 import Sealed
+from services.chassis.claims import seal_claim
+from services.chassis.sealing import Sealer, boot_clock_s
+from services.gateway.failure_throttle import FailureThrottle
+from services.gateway.tenant_registry import Tenant, TenantRegistry
+
+AUTHORIZATION_KEY = "authorization"
+_BEARER = re.compile(r"(?i:bearer) +(\S+)")
+# One text for every cause: it must not tell which keys or tenants exist.
+_REFUSAL = "a valid API key is required: send the metadata `authorization: Bearer <API key>` once"
+
+Metadata = Iterable[tuple[str, str | bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who is calling, proven, and the claim that proves it to the other services."""
+
+    tenant: Tenant
+    request_id: str
+    claim: Sealed
+
+
+class Authentication:
+    """Checks API keys and seals claims."""
+
+    def __init__(
+        self,
+        registry: TenantRegistry,
+        sealer: Sealer,
+        *,
+        throttle: FailureThrottle | None = None,
+        boot_clock: Callable[[], float] = boot_clock_s,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._registry = registry
+        self._sealer = sealer
+        self._throttle = throttle or FailureThrottle()
+        self._boot_clock = boot_clock
+        self._sleep = sleep
+
+    async def authenticate(
+        self, metadata: Metadata, *, peer: str, request_id: str, claim_s: float
+    ) -> Caller:
+        """Returns the caller, with a claim that lasts `claim_s` seconds.
+
+        Raises UnauthenticatedError, always with the same words, when the key is missing, sent
+        twice, malformed, unknown, wrong or revoked; later and later when a peer goes on failing.
+        """
+        tenant = self._registry.find_by_key(_api_key(metadata))
+        if tenant is None:
+            delay_s = self._throttle.delay_s(_source(peer), self._boot_clock())
+            if delay_s > 0:
+                await self._sleep(delay_s)
+            raise UnauthenticatedError(_REFUSAL)
+        claim = seal_claim(
+            self._sealer,
+            tenant_id=tenant.tenant_id,
+            request_id=request_id,
+            expires_at_boot_s=self._boot_clock() + claim_s,
+        )
+        return Caller(tenant=tenant, request_id=request_id, claim=claim)
+
+    def require_active(self, caller: Caller) -> None:
+        """Raises UnauthenticatedError when the caller was revoked since it was authenticated."""
+        if not self._registry.is_active(caller.tenant.tenant_id):
+            raise UnauthenticatedError(_REFUSAL)
+
+
+def _api_key(metadata: Metadata) -> str:
+    """The one bearer key, or "" (which belongs to nobody)."""
+    values = [value for key, value in metadata if key == AUTHORIZATION_KEY]
+    if len(values) != 1 or not isinstance(values[0], str):
+        return ""
+    match = _BEARER.fullmatch(values[0])
+    return match[1] if match else ""
+
+
+def _source(peer: str) -> str:
+    """The peer without its port: `ipv4:10.0.0.7:41234` -> `ipv4:10.0.0.7`."""
+    return peer.rpartition(":")[0] if peer.startswith("ipv") else peer

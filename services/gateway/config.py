@@ -1,0 +1,73 @@
+"""Settings of the gateway, read from EDGELORA_GATEWAY_* variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.chassis.settings import ConfigError, Settings
+
+PREFIX = "EDGELORA_GATEWAY_"
+_UNIX = "unix:"
+_MAX_UPLOAD_BYTES = 512 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayConfig:
+    """What the gateway needs to know to start."""
+
+    address: str
+    """ADDRESS: where tenants connect, default 127.0.0.1:50051."""
+    admin_address: str
+    """ADMIN_ADDRESS: unix socket of the AdminService. Never a network address."""
+    directory: Path
+    """DIRECTORY: holds tenants.sqlite (keys, hashed) and quota.sqlite (what is left of quotas)."""
+    scheduler_address: str
+    """SCHEDULER_ADDRESS"""
+    store_address: str
+    """STORE_ADDRESS: the adapter store."""
+    monitor_address: str
+    """MONITOR_ADDRESS"""
+    inference_address: str
+    """INFERENCE_ADDRESS: the worker whose health and model the gateway reports."""
+    seal_key: bytes = field(repr=False)
+    """SEAL_KEY_FILE: file with the node's seal key, at least 32 bytes."""
+    default_deadline_s: float
+    """DEFAULT_DEADLINE: longest generation of a client that sets no deadline, default 60s."""
+    max_deadline_s: float
+    """MAX_DEADLINE: longest call whatever the client asks, default 600s."""
+    client_stall_s: float
+    """CLIENT_STALL: a client that reads (or uploads) nothing for so long loses its call,
+    default 30s."""
+    health_interval_s: float
+    """HEALTH_INTERVAL: pause between two looks at the health of a service, default 500ms."""
+    max_upload_bytes: int
+    """MAX_UPLOAD: largest weights file of an adapter, default 512MiB."""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> GatewayConfig:
+        """Reads the settings. Raises ConfigError with a line for each mistake."""
+        settings = Settings(environ, PREFIX)
+        config = cls(
+            address=settings.text("ADDRESS", "127.0.0.1:50051"),
+            admin_address=settings.text("ADMIN_ADDRESS"),
+            directory=settings.path("DIRECTORY"),
+            scheduler_address=settings.text("SCHEDULER_ADDRESS"),
+            store_address=settings.text("STORE_ADDRESS"),
+            monitor_address=settings.text("MONITOR_ADDRESS"),
+            inference_address=settings.text("INFERENCE_ADDRESS"),
+            seal_key=settings.secret_file("SEAL_KEY_FILE"),
+            default_deadline_s=settings.duration_s("DEFAULT_DEADLINE", 60.0),
+            max_deadline_s=settings.duration_s("MAX_DEADLINE", 600.0),
+            client_stall_s=settings.duration_s("CLIENT_STALL", 30.0),
+            health_interval_s=settings.duration_s("HEALTH_INTERVAL", 0.5),
+            max_upload_bytes=settings.size_bytes("MAX_UPLOAD", _MAX_UPLOAD_BYTES),
+        )
+        settings.finish()
+        if not config.admin_address.startswith(_UNIX):
+            raise ConfigError(
+                f"{PREFIX}ADMIN_ADDRESS must be a unix socket such as "
+                "unix:/run/edgelora/admin.sock: who can open it can make tenants"
+            )
+        return config

@@ -1,0 +1,63 @@
+"""Hands the events of a generation from the task that makes them to the call that sends them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+from edgelora.errors import CancelledRequestError
+from edgelora.v1.gateway_service_pb2 import GenerationEvent
+
+_MAX_EVENTS = 64
+
+
+class Delivery:
+    """A bounded line of events with an end. When it is full, the maker waits for the reader.
+
+    A reader that takes nothing for `stall_s` is given up: `on_stall` is called, once.
+    """
+
+    def __init__(self, *, stall_s: float, on_stall: Callable[[], object]) -> None:
+        self._stall_s = stall_s
+        self._on_stall = on_stall
+        self._events: deque[GenerationEvent] = deque()
+        self._has_news = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._is_closed = False
+        self._error: BaseException | None = None
+
+    async def put(self, event: GenerationEvent) -> None:
+        """Adds an event. Raises CancelledRequestError when the reader does not read."""
+        if len(self._events) >= _MAX_EVENTS:
+            self._has_room.clear()
+            try:
+                async with asyncio.timeout(self._stall_s):
+                    await self._has_room.wait()
+            except TimeoutError:
+                self._on_stall()
+                raise CancelledRequestError(
+                    f"the client read nothing for {self._stall_s:g} seconds"
+                ) from None
+        self._events.append(event)
+        self._has_news.set()
+
+    def close(self, error: BaseException | None) -> None:
+        """Ends the line, well or with an error."""
+        self._is_closed = True
+        self._error = error
+        self._has_news.set()
+
+    async def __aiter__(self) -> AsyncIterator[GenerationEvent]:
+        """Yields every event in order, then ends or raises what `close` was given."""
+        while True:
+            while self._events:
+                event = self._events.popleft()
+                self._has_room.set()
+                yield event
+            if self._is_closed:
+                if self._error is not None:
+                    raise self._error
+                return
+            self._has_news.clear()
+            await self._has_news.wait()

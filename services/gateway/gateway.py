@@ -1,0 +1,95 @@
+"""The gateway's objects, wired together on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from edgelora.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
+from edgelora.v1.gateway_service_pb2_grpc import add_GatewayServiceServicer_to_server
+from services.chassis.interceptor import DeadlinePolicy
+from services.chassis.sealing import Sealer
+from services.chassis.server import ServiceHost
+from services.gateway import quota_ledger, tenant_registry
+from services.gateway.admin_servicer import AdminServicer
+from services.gateway.authentication import Authentication
+from services.gateway.config import GatewayConfig
+from services.gateway.deadline import Deadlines
+from services.gateway.generation import Generations
+from services.gateway.node_status import NodeStatus
+from services.gateway.quota import Quota
+from services.gateway.quota_ledger import QuotaLedger
+from services.gateway.readiness import Readiness
+from services.gateway.servicer import GatewayServicer
+from services.gateway.tenant_registry import TenantRegistry
+from services.gateway.upload import UploadRelay
+from services.gateway.upstream import Upstream
+from services.gateway.usage import UsageCounters
+
+
+@asynccontextmanager
+async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
+    """Serves both doors; yields the host of the public one. Raises OSError when one is taken."""
+    config.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    registry = TenantRegistry(config.directory / tenant_registry.FILE_NAME)
+    ledger = QuotaLedger(config.directory / quota_ledger.FILE_NAME)
+    upstream = Upstream(
+        scheduler=config.scheduler_address,
+        store=config.store_address,
+        monitor=config.monitor_address,
+    )
+    deadlines = Deadlines(default_s=config.default_deadline_s, max_s=config.max_deadline_s)
+    policy = DeadlinePolicy(max_s=config.max_deadline_s)
+    public = ServiceHost([config.address], deadlines=policy, trust_request_id=False)
+    admin = ServiceHost([config.admin_address], trust_request_id=False)
+    readiness = Readiness(
+        upstream,
+        {
+            "scheduler": config.scheduler_address,
+            "adapter_store": config.store_address,
+            "inference": config.inference_address,
+            "monitor": config.monitor_address,
+        },
+        on_change=public.set_ready,
+        interval_s=config.health_interval_s,
+    )
+    quota, usage = Quota(ledger), UsageCounters()
+    authentication = Authentication(registry, Sealer(config.seal_key))
+    generations = Generations(
+        upstream,
+        quota,
+        usage,
+        require_active=authentication.require_active,
+        stall_s=config.client_stall_s,
+    )
+    servicer = GatewayServicer(
+        authentication=authentication,
+        generations=generations,
+        uploads=UploadRelay(
+            upstream, max_weights_bytes=config.max_upload_bytes, stall_s=config.client_stall_s
+        ),
+        quota=quota,
+        upstream=upstream,
+        readiness=readiness,
+        status=NodeStatus(upstream, readiness, quota, usage),
+        deadlines=deadlines,
+    )
+    public.add(add_GatewayServiceServicer_to_server, servicer, "edgelora.v1.GatewayService")
+    admin.add(
+        add_AdminServiceServicer_to_server, AdminServicer(registry), "edgelora.v1.AdminService"
+    )
+    try:
+        async with upstream, admin.serving():
+            await admin.set_ready(True)
+            try:
+                # Entered last, so that it is the one that hears SIGTERM.
+                async with public.serving(), asyncio.TaskGroup() as group:
+                    watch = group.create_task(readiness.run())
+                    yield public
+                    watch.cancel()
+            finally:
+                await generations.drain()
+    finally:
+        registry.close()
+        ledger.close()

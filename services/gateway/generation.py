@@ -1,0 +1,143 @@
+"""Starts generations, and makes sure that each one ends exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+import structlog
+
+from edgelora.errors import CancelledRequestError, DeadlineExceededError
+from edgelora.v1.gateway_service_pb2 import GenerationEvent
+from services.gateway.admission import Reservation
+from services.gateway.authentication import Caller
+from services.gateway.delivery import Delivery
+from services.gateway.generation_run import GenerationRequest, GenerationRun
+from services.gateway.quota import Quota
+from services.gateway.upstream import Upstream
+from services.gateway.usage import UsageCounters
+
+_DRAIN_S = 5.0
+
+
+class GenerationStream:
+    """The events of one running generation, for one reader."""
+
+    def __init__(self, delivery: Delivery, task: asyncio.Task[None], run: GenerationRun) -> None:
+        self._delivery = delivery
+        self._task = task
+        self._run = run
+
+    def cancel(self) -> None:
+        """Ends the generation, here and at the worker. Afterwards it changes nothing."""
+        self._task.cancel()
+
+    def __aiter__(self) -> AsyncIterator[GenerationEvent]:
+        return aiter(self._delivery)
+
+    def bind_log_context(self) -> None:
+        """Adds what is known of the generation to the log line of the call."""
+        run = self._run
+        structlog.contextvars.bind_contextvars(
+            adapters=run.adapter_digests,
+            queue_ms=_ms(run.queue_s),
+            ttft_ms=_ms(run.time_to_first_token_s),
+            num_prompt_tokens=run.num_prompt_tokens,
+            num_output_tokens=run.num_output_tokens,
+        )
+
+
+class Generations:
+    """All running generations. Each lives in a task of its own.
+
+    The call that reads may vanish at any point, even before its handler runs or while a message
+    is being sent; what ends a generation is therefore the end of its task, never the reader.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        quota: Quota,
+        usage: UsageCounters,
+        *,
+        require_active: Callable[[Caller], None],
+        stall_s: float,
+    ) -> None:
+        self._upstream = upstream
+        self._quota = quota
+        self._usage = usage
+        self._require_active = require_active
+        self._stall_s = stall_s
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(
+        self,
+        caller: Caller,
+        request: GenerationRequest,
+        *,
+        budget_s: float,
+        on_stall: Callable[[], object],
+    ) -> GenerationStream:
+        """Admits a request and starts it; it ends after `budget_s` seconds at the latest.
+
+        Raises QuotaExceededError.
+        """
+        reservation = self._quota.admit(caller.tenant, request.reserved_tokens)
+        self._usage.of(caller.tenant.tenant_id).num_requests += 1
+        delivery = Delivery(stall_s=self._stall_s, on_stall=on_stall)
+        run = GenerationRun(
+            caller,
+            request,
+            self._upstream,
+            require_active=self._require_active,
+            emit=delivery.put,
+            deadline_s=asyncio.get_running_loop().time() + budget_s,
+        )
+        task = asyncio.create_task(_run_within(run, budget_s))
+        self._keep(task)
+        task.add_done_callback(partial(self._conclude, run, delivery, reservation))
+        return GenerationStream(delivery, task, run)
+
+    async def drain(self) -> None:
+        """Waits for the last leases to be given back."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_DRAIN_S)
+
+    def _conclude(
+        self,
+        run: GenerationRun,
+        delivery: Delivery,
+        reservation: Reservation,
+        task: asyncio.Task[None],
+    ) -> None:
+        run.stop()
+        self._quota.settle(reservation, run.num_prompt_tokens + run.num_output_tokens)
+        counters = self._usage.of(reservation.tenant_id)
+        counters.num_ended += 1
+        counters.num_prompt_tokens += run.num_prompt_tokens
+        counters.num_output_tokens += run.num_output_tokens
+        self._keep(asyncio.create_task(run.end()))
+        if task.cancelled():
+            delivery.close(CancelledRequestError("the request was cancelled"))
+        else:
+            delivery.close(task.exception())
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _run_within(run: GenerationRun, budget_s: float) -> None:
+    try:
+        async with asyncio.timeout(budget_s):
+            await run.run()
+    except TimeoutError:
+        raise DeadlineExceededError(
+            "the deadline passed before the answer was complete: allow more time, or lower "
+            "max_tokens"
+        ) from None
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)

@@ -1,0 +1,200 @@
+"""The life of one accepted request: queue, ticket, worker, events, settlement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from edgelora.errors import (
+    CancelledRequestError,
+    EdgeLoraError,
+    ServiceUnavailableError,
+    WorkerLostError,
+)
+from edgelora.v1 import gateway_service_pb2 as pb
+from edgelora.v1.adapter_pb2 import AdapterSelection
+from edgelora.v1.generation_pb2 import GenerationInput, GenerationOptions, Usage
+from edgelora.v1.inference_service_pb2 import (
+    Finished,
+    InferenceServiceGenerateRequest,
+    InferenceServiceGenerateResponse,
+)
+from edgelora.v1.scheduler_service_pb2 import AcquireRequest, Granted
+from services.chassis.channel import call_metadata, translate_errors
+from services.gateway.authentication import Caller
+from services.gateway.queue_turn import QueueTurn
+from services.gateway.upstream import Upstream
+
+_RECHECK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRequest:
+    """What a tenant asked for, validated."""
+
+    input: GenerationInput
+    adapters: Sequence[AdapterSelection]
+    options: GenerationOptions
+    priority: int
+    max_output_tokens: int
+    estimated_tokens: int
+    """What it will likely cost; orders the scheduler's queues."""
+    reserved_tokens: int
+    """What it may cost at most; held against the tenant's quota."""
+
+
+class GenerationRun:
+    """Runs one request. `run` emits its events; `end` must follow, however `run` ended."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        request: GenerationRequest,
+        upstream: Upstream,
+        *,
+        require_active: Callable[[Caller], None],
+        emit: Callable[[pb.GenerationEvent], Awaitable[None]],
+        deadline_s: float,
+    ) -> None:
+        self._caller = caller
+        self._request = request
+        self._upstream = upstream
+        self._require_active = require_active
+        self._emit = emit
+        self._deadline_s = deadline_s
+        self._clock = asyncio.get_running_loop().time
+        self._accepted_s = self._clock()
+        self._ticket_s: float | None = None
+        self._first_token_s: float | None = None
+        self._turn: QueueTurn | None = None
+        self._worker_call: Any = None
+        self.adapter_digests: list[str] = []
+        self.num_prompt_tokens = 0
+        self.num_output_tokens = 0
+
+    @property
+    def queue_s(self) -> float | None:
+        """Seconds from acceptance to the ticket, None before it."""
+        return None if self._ticket_s is None else self._ticket_s - self._accepted_s
+
+    @property
+    def time_to_first_token_s(self) -> float | None:
+        """Seconds from acceptance to the first token, None before it."""
+        return None if self._first_token_s is None else self._first_token_s - self._accepted_s
+
+    async def run(self) -> None:
+        """Emits accepted, deltas, usage and done, in this order; done only for a whole answer.
+
+        Raises WorkerLostError when the worker goes away, and what scheduler and worker raise.
+        """
+        scheduler = await self._upstream.scheduler()
+        self._turn = QueueTurn(scheduler, self._acquire_request(), self._remaining_s())
+        queued = await self._turn.queued()
+        self.adapter_digests = [adapter.digest for adapter in queued.adapters]
+        accepted = pb.Accepted(
+            request_id=self._caller.request_id,
+            queue_position=queued.position,
+            adapters=queued.adapters,
+        )
+        await self._emit(pb.GenerationEvent(accepted=accepted))
+        granted = await self._turn.granted()
+        self._ticket_s = self._clock()
+        self._require_active(self._caller)
+        finished = await self._stream(granted)
+        await self._emit(pb.GenerationEvent(usage=self._usage(finished.usage)))
+        done = pb.Done(finish_reason=finished.finish_reason)
+        if finished.HasField("stop_string"):
+            done.stop_string = finished.stop_string
+        await self._emit(pb.GenerationEvent(done=done))
+
+    def stop(self) -> None:
+        """Stops the worker's part at once. Dropping the call object would not."""
+        if self._worker_call is not None:
+            self._worker_call.cancel()
+
+    async def end(self) -> None:
+        """Leaves the queue or settles the lease."""
+        if self._turn is not None:
+            await self._turn.end(
+                self._caller.request_id, self.num_prompt_tokens, self.num_output_tokens
+            )
+
+    async def _stream(self, granted: Granted) -> Finished:
+        recheck_s = self._clock() + _RECHECK_S
+        try:
+            worker = await self._upstream.worker(granted.worker_address)
+        except ServiceUnavailableError as error:
+            raise _worker_lost() from error
+        self._worker_call = worker.Generate(
+            InferenceServiceGenerateRequest(
+                ticket=granted.ticket, input=self._request.input, options=self._request.options
+            ),
+            timeout=self._remaining_s(),
+            metadata=call_metadata(),
+        )
+        while True:
+            response = await self._read()
+            match response.WhichOneof("event"):
+                case "started":
+                    self.num_prompt_tokens = response.started.num_prompt_tokens
+                case "delta":
+                    self._first_token_s = self._first_token_s or self._clock()
+                    self.num_output_tokens += len(response.delta.token_ids)
+                    await self._emit(pb.GenerationEvent(delta=response.delta))
+                case "finished":
+                    return response.finished
+            if self._clock() >= recheck_s:
+                recheck_s = self._clock() + _RECHECK_S
+                self._require_active(self._caller)
+
+    async def _read(self) -> InferenceServiceGenerateResponse:
+        try:
+            with translate_errors():
+                response = await self._worker_call.read()
+        except (ServiceUnavailableError, CancelledRequestError) as error:
+            # Our own cancelling arrives as asyncio.CancelledError: this is the worker going away.
+            raise _worker_lost() from error
+        if not isinstance(response, InferenceServiceGenerateResponse):
+            raise _worker_lost()  # the end of the stream, without Finished
+        return response
+
+    def _acquire_request(self) -> AcquireRequest:
+        return AcquireRequest(
+            claim=self._caller.claim,
+            adapters=self._request.adapters,
+            priority=self._request.priority,  # type: ignore[arg-type]
+            estimated_tokens=self._request.estimated_tokens,
+            max_output_tokens=self._request.max_output_tokens,
+        )
+
+    def _usage(self, worker: Usage) -> Usage:
+        """The worker's counts, with times that start at acceptance."""
+        self.num_prompt_tokens = worker.num_prompt_tokens
+        self.num_output_tokens = worker.num_output_tokens
+        usage = Usage()
+        usage.CopyFrom(worker)
+        usage.total_time.CopyFrom(_duration(self._clock() - self._accepted_s))
+        if self.queue_s is not None:
+            usage.queue_time.CopyFrom(_duration(self.queue_s))
+        if self.time_to_first_token_s is not None:
+            usage.time_to_first_token.CopyFrom(_duration(self.time_to_first_token_s))
+        return usage
+
+    def _remaining_s(self) -> float:
+        return max(0.0, self._deadline_s - self._clock())
+
+
+def _worker_lost() -> EdgeLoraError:
+    return WorkerLostError(
+        "the worker that ran this request is gone: send the request again", retry_after_s=1.0
+    )
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromMicroseconds(round(seconds * 1_000_000))
+    return duration

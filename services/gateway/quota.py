@@ -1,0 +1,47 @@
+"""Admission with a memory: every change of a balance is written to the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from services.chassis.sealing import boot_clock_s
+from services.gateway.admission import AdmissionControl, Reservation, TenantLimits
+from services.gateway.quota_ledger import QuotaLedger
+from services.gateway.tenant_registry import Tenant
+
+
+class Quota:
+    """What the tenants may still use."""
+
+    def __init__(self, ledger: QuotaLedger, boot_clock: Callable[[], float] = boot_clock_s) -> None:
+        self._ledger = ledger
+        self._boot_clock = boot_clock
+        self._admission = AdmissionControl()
+        for tenant_id, balance in ledger.load(boot_clock()).items():
+            self._admission.restore(tenant_id, balance)
+
+    def admit(self, tenant: Tenant, reserved_tokens: int) -> Reservation:
+        """Starts a request; `settle` must follow. Raises QuotaExceededError."""
+        limits = TenantLimits(
+            max_concurrent_requests=tenant.max_concurrent_requests,
+            max_tokens_per_minute=tenant.max_tokens_per_minute,
+        )
+        reservation = self._admission.admit(
+            tenant.tenant_id, limits, reserved_tokens, self._boot_clock()
+        )
+        self._save(tenant.tenant_id)
+        return reservation
+
+    def settle(self, reservation: Reservation, used_tokens: int) -> None:
+        """Ends a request and puts back what it did not use. Calling it again changes nothing."""
+        self._admission.settle(reservation, used_tokens)
+        self._save(reservation.tenant_id)
+
+    def num_running(self, tenant_id: str) -> int:
+        """Requests of the tenant that are running."""
+        return self._admission.num_running(tenant_id)
+
+    def _save(self, tenant_id: str) -> None:
+        balance = self._admission.balance(tenant_id)
+        if balance is not None:
+            self._ledger.save(tenant_id, balance)

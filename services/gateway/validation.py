@@ -1,0 +1,122 @@
+"""Checks every field of a tenant's request before anything is spent on it. Pure.
+
+Raises InvalidRequestError with the name of the field; never repeats what the caller wrote.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from edgelora.errors import AdapterRejectedError, InvalidRequestError
+from edgelora.v1 import gateway_service_pb2 as pb
+from edgelora.v1.adapter_pb2 import AdapterSelection
+from edgelora.v1.generation_pb2 import PriorityClass
+from services.chassis.generation_limits import check_conversation, check_options, check_prompt
+
+MAX_ADAPTERS = 4
+MAX_STRENGTH = 2.0
+MAX_DESCRIPTION_CHARS = 500
+MAX_CONFIG_BYTES = 2**20
+CONFIG_FILE = "adapter_config.json"
+WEIGHTS_FILE = "adapter_model.safetensors"
+_ALIAS = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_ALIAS_RULE = 'must be 1 to 64 letters, digits, ".", "_" or "-"'
+_DIGEST_RULE = "must be sha256: and 64 lower-case hex digits"
+
+
+def check_generate(request: pb.GenerateRequest) -> None:
+    """Checks a GenerateRequest."""
+    check_prompt(request.prompt)
+    _check_common(request)
+
+
+def check_chat(request: pb.ChatRequest) -> None:
+    """Checks a ChatRequest."""
+    check_conversation(request.messages)
+    _check_common(request)
+
+
+def check_alias(name: str, field: str) -> None:
+    """Checks an alias: it never becomes a path, and still may not look like one."""
+    if not _ALIAS.fullmatch(name) or not name.strip("."):
+        raise _invalid(field, _ALIAS_RULE)
+
+
+def check_digest(digest: str, field: str) -> None:
+    """Checks an adapter digest."""
+    if not _DIGEST.fullmatch(digest):
+        raise _invalid(field, _DIGEST_RULE)
+
+
+def check_adapter_name(name: str, field: str) -> None:
+    """Checks an alias or digest."""
+    if not _DIGEST.fullmatch(name) and (not _ALIAS.fullmatch(name) or not name.strip(".")):
+        raise _invalid(field, f"must be an alias or a digest: an alias {_ALIAS_RULE}")
+
+
+def check_set_alias(request: pb.SetAdapterAliasRequest) -> None:
+    """Checks a SetAdapterAliasRequest."""
+    check_alias(request.name, "name")
+    check_digest(request.digest, "digest")
+
+
+def check_upload_header(header: pb.AdapterUploadHeader, max_weights_bytes: int) -> None:
+    """Checks the announcement of an upload: both files, each once, within their sizes.
+
+    Raises AdapterRejectedError where the adapter itself is incomplete or too large.
+    """
+    if header.alias:
+        check_alias(header.alias, "header.alias")
+    if len(header.description) > MAX_DESCRIPTION_CHARS:
+        raise _invalid("header.description", f"may have at most {MAX_DESCRIPTION_CHARS} characters")
+    if "\0" in header.description:
+        raise _invalid("header.description", "must not hold the NUL character")
+    limits = {CONFIG_FILE: MAX_CONFIG_BYTES, WEIGHTS_FILE: max_weights_bytes}
+    names = [file.name for file in header.files]
+    for index, file in enumerate(header.files):
+        field = f"header.files[{index}]"
+        if file.name not in limits:
+            raise _rejected(f"{field}.name", f"must be {CONFIG_FILE} or {WEIGHTS_FILE}")
+        if names.index(file.name) != index:
+            raise _rejected(f"{field}.name", "names a file that is announced twice")
+        if not 1 <= file.size_bytes <= limits[file.name]:
+            raise _rejected(
+                f"{field}.size_bytes", f"must be 1 to {limits[file.name]} for {file.name}"
+            )
+    for name in limits:
+        if name not in names:
+            raise _rejected("header.files", f"must announce {name}: an adapter needs both files")
+
+
+def _check_common(request: pb.GenerateRequest | pb.ChatRequest) -> None:
+    _check_adapters(request.adapters)
+    check_options(request.options)
+    if request.priority not in PriorityClass.values():
+        raise _invalid("priority", "must be interactive, background or batch")
+
+
+def _check_adapters(adapters: Sequence[AdapterSelection]) -> None:
+    if len(adapters) > MAX_ADAPTERS:
+        raise _invalid("adapters", f"may hold at most {MAX_ADAPTERS} adapters")
+    seen: set[str] = set()
+    for index, selection in enumerate(adapters):
+        field = f"adapters[{index}]"
+        check_adapter_name(selection.adapter, f"{field}.adapter")
+        if selection.adapter in seen:
+            raise _invalid(f"{field}.adapter", "names an adapter that is chosen twice")
+        seen.add(selection.adapter)
+        if selection.HasField("strength") and not (
+            math.isfinite(selection.strength) and 0.0 <= selection.strength <= MAX_STRENGTH
+        ):
+            raise _invalid(f"{field}.strength", f"must be a number, 0 to {MAX_STRENGTH:g}")
+
+
+def _invalid(field: str, rule: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{field} {rule}", field=field)
+
+
+def _rejected(field: str, rule: str) -> AdapterRejectedError:
+    return AdapterRejectedError(f"{field} {rule}", field=field)
