@@ -35,7 +35,7 @@ ENV PATH=/opt/edgelora/bin:$PATH \
 RUN groupadd --gid 10001 edgelora \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
        --shell /usr/sbin/nologin edgelora \
-    && install -d -m 1777 /data /models /run/edgelora
+    && install -d -m 1777 /data /edgelora /run/edgelora
 WORKDIR /data
 USER 10001:10001
 STOPSIGNAL SIGTERM

@@ -1,13 +1,16 @@
 """docker-compose.yml: valid by the Compose specification, and closed where it should be."""
 
 import importlib
+import importlib.util
 import re
+from pathlib import Path
 
 import compose_spec
 import pytest
 import yaml
 
 from edgelora.local_stack.redis_rights import acl_line
+from edgelora.local_stack.wiring import Wiring, service_environments
 from tests.support.compose_file import ROOT, interpolated_text, load_compose
 
 pytestmark = pytest.mark.integration
@@ -15,6 +18,8 @@ pytestmark = pytest.mark.integration
 COMPOSE = load_compose()
 SERVICES = COMPOSE["services"]
 OUR_SERVICES = ("gateway", "scheduler", "adapter_store", "inference", "monitor")
+ONLY_LOCAL: set[str] = set()
+"""Settings that make sense only where all processes see each other's files."""
 
 
 def validate(document):
@@ -134,23 +139,43 @@ def test_redis_keeps_no_default_user_and_the_stores_own_rights_T21():
 
 def test_workers_can_read_the_model_and_not_change_it():
     for name in ("adapter_store", "inference"):
-        assert "models:/models:ro" in SERVICES[name]["volumes"]
-    assert "models:/models" in SERVICES["model"]["volumes"]
+        assert "models:/edgelora:ro" in SERVICES[name]["volumes"]
+    assert "models:/edgelora" in SERVICES["model"]["volumes"]
 
 
-def test_every_setting_is_one_the_service_knows(tmp_path):
-    """Each service's own reader takes its environment: no unknown, missing or wrong setting."""
+@pytest.mark.parametrize("name", OUR_SERVICES)
+def test_every_setting_is_one_the_service_knows(name, tmp_path):
+    """The service's own reader takes its environment: no unknown, missing or wrong setting."""
     secret = tmp_path / "secret"
     secret.write_text("0" * 64)
-    for name in OUR_SERVICES:
-        environment = {
-            variable: str(secret) if variable.endswith("_FILE") else value
-            for variable, value in SERVICES[name]["environment"].items()
-        }
-        config = importlib.import_module(f"services.{name}.config")
-        (config_class,) = (
-            value
-            for key, value in vars(config).items()
-            if key.endswith("Config") and value.__module__ == config.__name__
+    environment = {
+        variable: str(secret) if variable.endswith("_FILE") else value
+        for variable, value in SERVICES[name]["environment"].items()
+    }
+    config = importlib.import_module(f"services.{name}.config")
+    (config_class,) = (
+        value
+        for key, value in vars(config).items()
+        if key.endswith("Config") and value.__module__ == config.__name__
+    )
+    config_class.from_env(environment)
+
+
+def test_the_settings_are_those_of_the_local_stack():
+    """Both start the same services: a setting one of them has, the other has as well."""
+    paths = Path("/anywhere")
+    local = service_environments(
+        Wiring(
+            addresses=dict.fromkeys(OUR_SERVICES, "unix:/socket"),
+            admin_address="unix:/admin",
+            seal_key_file=paths,
+            redis_url="unix://socket",
+            redis_password_file=paths,
+            model_dir=paths,
+            store_dir=paths,
+            gateway_dir=paths,
+            pids_dir=paths,
         )
-        config_class.from_env(environment)
+    )
+    for name in OUR_SERVICES:
+        assert set(SERVICES[name]["environment"]) | ONLY_LOCAL == set(local[name]) | ONLY_LOCAL

@@ -1,0 +1,92 @@
+"""Builds the slim image with buildah, where buildah and the base image are to be had."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.support.compose_file import ROOT
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+
+def buildah(*arguments, timeout_s=60.0):
+    return subprocess.run(
+        ["buildah", *arguments], capture_output=True, text=True, timeout=timeout_s, cwd=ROOT
+    )
+
+
+def base_image():
+    """The image the Dockerfile starts from, or a stand-in the operator loaded under this name."""
+    if buildah("inspect", "--type", "image", STANDIN).returncode == 0:
+        return STANDIN
+    image = re.search(r"^ARG PYTHON_IMAGE=(\S+)$", (ROOT / "Dockerfile").read_text(), re.M)[1]
+    pulled = buildah("pull", "-q", f"docker.io/library/{image}", timeout_s=120.0)
+    if pulled.returncode != 0:
+        pytest.skip(f"the base image {image} can not be pulled here")
+    return image
+
+
+STANDIN = "localhost/edgelora-test-python"
+
+
+@pytest.fixture(scope="module")
+def slim_image():
+    if shutil.which("buildah") is None:
+        pytest.skip("buildah is not installed")
+    if buildah("images").returncode != 0:
+        pytest.skip("buildah can not work under this user")
+    tag = "localhost/edgelora-slim-under-test"
+    certificates = "/etc/ssl/certs/ca-certificates.crt"
+    done = buildah(
+        *("bud", "--isolation", "chroot", "--format", "docker", "--target", "slim"),
+        *("--build-arg", f"PYTHON_IMAGE={base_image()}"),
+        *("--volume", f"{certificates}:{certificates}:ro", "-t", tag, "."),
+        timeout_s=540.0,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    yield tag
+    buildah("rmi", tag)
+
+
+@pytest.fixture(scope="module")
+def in_container(slim_image):
+    """Runs a command in a container of the image; returns the finished process."""
+    container = buildah("from", slim_image).stdout.strip()
+
+    def run(*command):
+        return buildah("run", "--isolation", "chroot", container, "--", *command)
+
+    yield run
+    buildah("rm", container)
+
+
+def test_the_image_is_what_compose_expects(slim_image):
+    image = json.loads(buildah("inspect", "--type", "image", slim_image).stdout)["Docker"]
+    assert image["config"]["User"] == "10001:10001"
+    assert "services.chassis.healthcheck" in image["config"]["Healthcheck"]["Test"][-1]
+
+
+def test_the_four_slim_services_run_without_torch(in_container):
+    assert in_container("id", "-u").stdout.strip() == "10001"
+    assert in_container("python", "-c", "import torch").returncode == 1
+    for name in ("gateway", "scheduler", "adapter_store", "monitor"):
+        started = in_container("python", "-m", f"services.{name}")
+        # Without settings a service says which ones it needs, one a line.
+        assert started.returncode == 2, started.stderr
+        assert "is required" in started.stderr
+        assert "Traceback" not in started.stderr
+
+
+def test_the_operators_command_works_in_the_slim_image(in_container):
+    for command in ("tenants", "status"):
+        done = in_container("edgelora", command, "--help")
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_health_check_runs_in_the_image(in_container):
+    done = in_container("python", "-m", "services.chassis.healthcheck", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
