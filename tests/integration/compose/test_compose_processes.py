@@ -1,0 +1,120 @@
+"""The compose file's own commands and environments serve a real chat, as local processes."""
+
+import os
+from pathlib import Path
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from edgelora.v1 import admin_service_pb2 as admin
+from edgelora.v1 import gateway_service_pb2 as gateway
+from edgelora.v1.admin_service_pb2_grpc import AdminServiceStub
+from edgelora.v1.gateway_service_pb2_grpc import GatewayServiceStub
+from edgelora.v1.generation_pb2 import (
+    ChatMessage,
+    FinishReason,
+    GenerationOptions,
+    SamplingParams,
+    StopConditions,
+)
+from tests.support.compose_file import ROOT
+from tests.support.compose_processes import compose_stack
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(300),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+
+@pytest.fixture(scope="module")
+def home():
+    return Path(os.environ.get("EDGELORA_HOME") or ROOT / ".edgelora").resolve()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stack(tmp_path_factory, home):
+    async with compose_stack(tmp_path_factory.mktemp("compose"), home) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api_key(stack):
+    address = stack.environment("gateway")["EDGELORA_GATEWAY_ADMIN_ADDRESS"]
+    async with grpc.aio.insecure_channel(address) as channel:
+        created = await AdminServiceStub(channel).CreateTenant(
+            admin.CreateTenantRequest(tenant_id="alice"), timeout=10
+        )
+    return created.api_key
+
+
+def proc_texts(process):
+    """What every user of the machine sees of a running process, and its environment."""
+    if process.returncode is not None:
+        return []
+    proc = Path(f"/proc/{process.pid}")
+    return [(proc / kind).read_text(errors="replace") for kind in ("cmdline", "environ")]
+
+
+async def test_a_chat_through_the_gateway_is_answered_by_the_model(stack, api_key):
+    request = gateway.ChatRequest(
+        messages=[ChatMessage(role="user", content="What is the capital of France?")],
+        options=GenerationOptions(
+            sampling=SamplingParams(temperature=0.0), stop=StopConditions(max_tokens=24)
+        ),
+    )
+    address = f"127.0.0.1:{stack.port('gateway')}"
+    async with grpc.aio.insecure_channel(address) as channel:
+        call = GatewayServiceStub(channel).Chat(
+            request, metadata=[("authorization", f"Bearer {api_key}")], timeout=60
+        )
+        events = [response.event async for response in call]
+    kinds = [event.WhichOneof("event") for event in events]
+    assert kinds[0] == "accepted"
+    assert kinds[-2:] == ["usage", "done"]
+    text = "".join(event.delta.text for event in events if event.HasField("delta"))
+    assert "Paris" in text
+    assert events[-2].usage.num_output_tokens > 0
+    assert events[-1].done.finish_reason in (
+        FinishReason.FINISH_REASON_STOP,
+        FinishReason.FINISH_REASON_LENGTH,
+    )
+
+
+async def test_nobody_is_served_without_a_key(stack):
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{stack.port('gateway')}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await GatewayServiceStub(channel).GetStatus(gateway.GetStatusRequest(), timeout=10)
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_redis_lets_the_store_do_its_work_and_nothing_else_T21(stack):
+    password = stack.secret("redis_password")
+    assert (await stack.redis_command("PING")).startswith(b"-NOAUTH")
+    assert await stack.redis_command("PING", password=password) == b"+PONG\r\n"
+    assert (await stack.redis_command("PING", password="wrong")).startswith(b"-NOAUTH")
+    for forbidden in (
+        ("CONFIG", "GET", "*"),
+        ("KEYS", "*"),
+        ("EVAL", "return 1", "0"),
+        ("FLUSHALL",),
+        ("MODULE", "LIST"),
+        ("DEBUG", "SLEEP", "0"),
+        ("GET", "another:key"),
+        ("ACL", "LIST"),
+    ):
+        answer = await stack.redis_command(*forbidden, password=password)
+        assert answer.startswith(b"-NOPERM"), forbidden
+
+
+async def test_no_secret_is_in_a_command_line_an_environment_or_a_log(stack, api_key):
+    secrets = [stack.secret("redis_password"), stack.secret("seal_key"), api_key]
+    for service, process in stack.processes.items():
+        texts = [stack.log_file(service).read_text(errors="replace"), *proc_texts(process)]
+        assert not any(secret in text for secret in secrets for text in texts), service
+
+
+async def test_what_was_asked_is_in_no_log(stack, api_key):
+    for service in stack.processes:
+        assert "capital of France" not in stack.log_file(service).read_text(errors="replace")
