@@ -1,0 +1,303 @@
+"""The engine: one thread runs the steps, the event loop submits and reads.
+
+The event loop talks to the thread through a queue of commands; the thread answers through
+`loop.call_soon_threadsafe`, once a step. With nothing to run it blocks on the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from edgelora.adapter_format.weights import AdapterWeights
+from edgelora.errors import EdgeLoraError, InternalError, ServiceUnavailableError
+from services.chassis.logs import get_logger
+from services.inference.backends.base import Backend, BackendLimits
+from services.inference.engine.adapter_slots import AdapterSlots
+from services.inference.engine.effect_check import EffectCheck
+from services.inference.engine.events import Failed
+from services.inference.engine.generation import Generation
+from services.inference.engine.iteration_scheduler import IterationScheduler, StepLimits
+from services.inference.engine.kv_blocks import KvBlockPool
+from services.inference.engine.sequence import (
+    AdapterUse,
+    Priority,
+    SamplingParams,
+    Sequence,
+    StopConditions,
+)
+from services.inference.engine.status import EngineStatus
+from services.inference.engine.step_loop import Outbox, StepLoop
+from services.inference.engine.token_bytes import TokenBytes
+from services.inference.engine.token_stream import TokenStream
+
+
+class EngineObserver(Protocol):
+    """Whoever serves the engine's needs. Called on the event loop."""
+
+    def adapter_wanted(self, digest: str, ticket: object) -> None:
+        """Fetch an adapter and answer with `adapter_ready` or `adapter_failed`."""
+        ...
+
+    def adapter_refused(self, digest: str, error: EdgeLoraError) -> None:
+        """An adapter was fetched but can not be served."""
+        ...
+
+    def residency_changed(self) -> None:
+        """The set of adapters in the slots is another one."""
+        ...
+
+    def engine_died(self) -> None:
+        """The thread ended on an error; every stream was cut. The process must be restarted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Everything the engine is built with."""
+
+    model_directory: Path
+    limits: BackendLimits
+    """`num_kv_blocks` includes the few blocks of the canary."""
+    step: StepLimits
+    token_bytes: TokenBytes
+    eos_token_ids: frozenset[int]
+    canary_token_ids: tuple[int, ...]
+    """The prompt every adapter is tried with."""
+
+    @property
+    def num_canary_blocks(self) -> int:
+        """KV blocks one canary sequence takes; it runs twice, without and with the adapter."""
+        return -(-len(self.canary_token_ids) // self.limits.block_size)
+
+    @property
+    def num_sequence_blocks(self) -> int:
+        """KV blocks for requests."""
+        return self.limits.num_kv_blocks - 2 * self.num_canary_blocks
+
+    @property
+    def capacity_tokens(self) -> int:
+        """Most tokens one sequence can hold, whatever the model's context."""
+        return self.num_sequence_blocks * self.limits.block_size
+
+
+class Engine:
+    """Runs sequences on a back end. All public methods belong to the event loop's thread."""
+
+    def __init__(
+        self, backend: Backend, config: EngineConfig, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._backend = backend
+        self._config = config
+        self._clock = clock
+        self._commands: SimpleQueue[Callable[[StepLoop], None]] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._is_stopping = False
+        self._is_dead = False
+        self._next_id = 0
+        self._streams: dict[int, TokenStream] = {}
+        self._busy_since_s = clock()
+
+    async def start(self, observer: EngineObserver) -> None:
+        """Starts the thread and loads the model in it. Raises what loading raises."""
+        self._observer = observer
+        self._loop = asyncio.get_running_loop()
+        self._loaded: asyncio.Future[None] = self._loop.create_future()
+        self._thread.start()
+        await self._loaded
+
+    async def stop(self) -> None:
+        """Ends the thread after the step it is in; streams still open are cut."""
+        self._commands.put(self._request_stop)
+        await asyncio.to_thread(self._thread.join)
+
+    def submit(
+        self,
+        token_ids: list[int],
+        *,
+        ticket: object = None,
+        sampling: SamplingParams | None = None,
+        stop: StopConditions | None = None,
+        num_top_logprobs: int | None = None,
+        priority: Priority = Priority.INTERACTIVE,
+        adapters: tuple[AdapterUse, ...] = (),
+        arrived_s: float | None = None,
+    ) -> TokenStream:
+        """Queues a sequence and returns its stream; the caller closes it in the same scope.
+
+        `ticket` comes back in `adapter_wanted`. `arrived_s` is the clock's time times count from.
+        Raises ValueError when the sequence could never run: prompt and max_tokens together beyond
+        `EngineConfig.capacity_tokens`, an adapter twice, more adapters than slots.
+        """
+        sequence = Sequence(
+            sequence_id=self._next_id,
+            token_ids=token_ids,
+            sampling=sampling or SamplingParams(),
+            stop=stop or StopConditions(),
+            num_top_logprobs=num_top_logprobs,
+            priority=priority,
+            adapters=adapters,
+        )
+        self._check_fits(sequence)
+        generation = Generation(
+            sequence,
+            ticket=ticket,
+            token_bytes=self._config.token_bytes,
+            eos_token_ids=self._config.eos_token_ids,
+            arrived_s=self._clock() if arrived_s is None else arrived_s,
+        )
+        stream = TokenStream(partial(self._close, sequence.sequence_id))
+        if self._is_dead:
+            stream.deliver(Failed(InternalError("the engine has stopped")))
+            return stream
+        if not self._streams:
+            self._busy_since_s = self._clock()
+        self._next_id += 1
+        self._streams[sequence.sequence_id] = stream
+        self._commands.put(lambda steps: steps.add(generation))
+        return stream
+
+    def adapter_ready(self, digest: str, weights: AdapterWeights) -> None:
+        """Answers `adapter_wanted` with the weights."""
+        self._commands.put(lambda steps: steps.load_adapter(digest, weights))
+
+    def adapter_failed(self, digest: str, ticket: object, error: EdgeLoraError) -> None:
+        """Answers `adapter_wanted` when the adapter could not be had with that ticket."""
+        self._commands.put(lambda steps: steps.give_adapter_up(digest, ticket, error))
+
+    def set_deleted(self, digests: frozenset[str]) -> None:
+        """Says which adapters are gone from the registry: they leave their slots when unused."""
+        self._commands.put(lambda steps: steps.set_deleted(digests))
+
+    @property
+    def status(self) -> EngineStatus:
+        """The newest snapshot, taken after a step."""
+        return self._status
+
+    @property
+    def num_open_streams(self) -> int:
+        """Streams nobody has closed yet."""
+        return len(self._streams)
+
+    def stalled_s(self) -> float:
+        """Seconds since the newest step while there is work that waits for no adapter, else 0."""
+        status = self._status
+        if not self._streams or status.num_loading_adapters:
+            return 0.0
+        return max(0.0, self._clock() - max(status.last_step_s, self._busy_since_s))
+
+    def _check_fits(self, sequence: Sequence) -> None:
+        num_tokens = sequence.num_prompt_tokens + sequence.stop.max_tokens
+        if not sequence.token_ids or num_tokens > self._config.capacity_tokens:
+            raise ValueError("the sequence is empty or does not fit into the KV cache")
+        num_adapters = len(sequence.adapters)
+        if len(set(sequence.digests)) != num_adapters:
+            raise ValueError("an adapter is named twice")
+        if num_adapters > self._config.limits.max_loras:
+            raise ValueError("the sequence has more adapters than there are slots")
+
+    def _close(self, sequence_id: int) -> None:
+        if self._streams.pop(sequence_id, None) is not None:
+            self._commands.put(lambda steps: steps.cancel(sequence_id))
+
+    # The engine's thread.
+
+    def _run(self) -> None:
+        try:
+            steps = self._load()
+        except BaseException as error:  # noqa: BLE001 - it goes to whoever awaits start()
+            self._call(self._fail_start, error)
+            return
+        try:
+            while not self._is_stopping:
+                has_run = steps.step()
+                self._publish(steps)
+                if not has_run:
+                    self._commands.get()(steps)
+                self._run_commands(steps)
+            self._publish(steps)
+        except BaseException as error:  # noqa: BLE001 - SystemExit too must end every stream
+            get_logger().critical("engine_died", error=type(error).__name__)
+            self._call(self._die)
+
+    def _load(self) -> StepLoop:
+        config = self._config
+        self._backend.load_model(config.model_directory, config.limits)
+        num_blocks, num_canary = config.num_sequence_blocks, config.num_canary_blocks
+        last = num_blocks + num_canary
+        canary_tables = list(range(num_blocks, last)), list(range(last, last + num_canary))
+        scheduler = IterationScheduler(
+            config.step,
+            KvBlockPool(num_blocks, config.limits.block_size),
+            AdapterSlots(config.limits.max_loras),
+        )
+        steps = StepLoop(
+            self._backend,
+            scheduler,
+            EffectCheck(config.canary_token_ids, canary_tables),
+            self._clock,
+        )
+        self._status = steps.status()
+        self._call(self._finish_start)
+        return steps
+
+    def _run_commands(self, steps: StepLoop) -> None:
+        while True:
+            try:
+                command = self._commands.get_nowait()
+            except Empty:
+                return
+            command(steps)
+
+    def _request_stop(self, steps: StepLoop) -> None:
+        self._is_stopping = True
+        steps.fail_all(ServiceUnavailableError("the worker is shutting down: send it again"))
+
+    def _publish(self, steps: StepLoop) -> None:
+        self._status = steps.status()
+        outbox = steps.take_outbox()
+        if outbox:
+            self._call(self._deliver, outbox)
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            # The loop has closed under us: nobody is left to be told.
+            self._is_stopping = True
+
+    # Back on the event loop.
+
+    def _finish_start(self) -> None:
+        if not self._loaded.done():
+            self._loaded.set_result(None)
+
+    def _fail_start(self, error: BaseException) -> None:
+        self._is_dead = True
+        if not self._loaded.done():
+            self._loaded.set_exception(error)
+
+    def _deliver(self, outbox: Outbox) -> None:
+        for sequence_id, event in outbox.events:
+            stream = self._streams.get(sequence_id)
+            if stream is not None:
+                stream.deliver(event)
+        for wanted in outbox.wanted:
+            self._observer.adapter_wanted(wanted.digest, wanted.ticket)
+        for digest, error in outbox.refused:
+            self._observer.adapter_refused(digest, error)
+        if outbox.is_residency_changed:
+            self._observer.residency_changed()
+
+    def _die(self) -> None:
+        self._is_dead = True
+        for stream in self._streams.values():
+            stream.deliver(Failed(InternalError("the engine has stopped: send the request again")))
+        self._observer.engine_died()

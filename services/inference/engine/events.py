@@ -1,0 +1,49 @@
+"""What the engine tells about one generation, in this order: admitted, deltas, completed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgelora.errors import EdgeLoraError
+from services.inference.engine.sequence import FinishReason, SampledToken
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The first piece of the prompt runs now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of output, and the tokens it stands for."""
+
+    text: str
+    tokens: tuple[SampledToken, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """The generation ended by itself. Times are seconds since its arrival."""
+
+    finish_reason: FinishReason
+    stop_string: str | None
+    num_prompt_tokens: int
+    num_output_tokens: int
+    """Tokens sampled, an end token included."""
+    queue_s: float
+    """Waiting for a seat and KV blocks; without the adapters' loading."""
+    adapter_load_s: float
+    first_token_s: float
+    total_s: float
+    mean_batch_size: float
+    num_preemptions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The generation was cut."""
+
+    error: EdgeLoraError
+
+
+Event = Admitted | TextDelta | Completed | Failed

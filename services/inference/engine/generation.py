@@ -1,0 +1,113 @@
+"""One generation inside the engine: its sequence, sampler, detokenizer and times."""
+
+from __future__ import annotations
+
+from services.inference.engine.detokenizer import Detokenizer
+from services.inference.engine.events import Completed, TextDelta
+from services.inference.engine.sampler import Logits, SequenceSampler
+from services.inference.engine.sequence import FinishReason, Sequence
+from services.inference.engine.token_bytes import TokenBytes
+
+DELTA_INTERVAL_S = 0.02
+"""The first text goes out at once, what follows is collected for this long."""
+
+
+class Generation:
+    """Turns the rows of logits of one sequence into deltas and an end. Owned by the engine."""
+
+    def __init__(
+        self,
+        sequence: Sequence,
+        *,
+        ticket: object,
+        token_bytes: TokenBytes,
+        eos_token_ids: frozenset[int],
+        arrived_s: float,
+    ) -> None:
+        """`ticket` is what the adapters are fetched with; it is passed on unread."""
+        self.sequence = sequence
+        self.ticket = ticket
+        self.stop_string: str | None = None
+        self._sampler = SequenceSampler(
+            sequence.sampling, sequence.token_ids, sequence.num_top_logprobs
+        )
+        self._detokenizer = Detokenizer(token_bytes, sequence.stop.stop_strings)
+        stop_ids = sequence.stop.stop_token_ids
+        self._end_token_ids = stop_ids if sequence.stop.ignore_eos else stop_ids | eos_token_ids
+        self._arrived_s = arrived_s
+        self._admitted_s: float | None = None
+        self._load_started_s: float | None = None
+        self._adapter_load_s = 0.0
+        self._first_token_s: float | None = None
+        self._last_delta_s: float | None = None
+        self._num_steps = 0
+        self._num_step_sequences = 0
+
+    def begin_loading(self, now_s: float) -> None:
+        """An adapter of this sequence is on its way."""
+        if self._load_started_s is None:
+            self._load_started_s = now_s
+
+    def end_loading(self, now_s: float) -> None:
+        """All its adapters are in their slots."""
+        if self._load_started_s is not None:
+            self._adapter_load_s += now_s - self._load_started_s
+            self._load_started_s = None
+
+    def note_step(self, now_s: float, num_sequences: int) -> bool:
+        """Counts a step with so many sequences; True when it is this one's first."""
+        self._num_steps += 1
+        self._num_step_sequences += num_sequences
+        is_first = self._admitted_s is None
+        if is_first:
+            self._admitted_s = now_s
+        return is_first
+
+    def accept(self, row: Logits, now_s: float) -> FinishReason | None:
+        """Samples the next token from a finite row, shape [vocab_size]."""
+        token = self._sampler.sample(row)
+        sequence = self.sequence
+        sequence.token_ids.append(token.token_id)
+        if self._first_token_s is None:
+            self._first_token_s = now_s
+        reason: FinishReason | None = None
+        if token.token_id in self._end_token_ids or self._detokenizer.push(token):
+            reason = FinishReason.STOP
+        elif sequence.num_output_tokens >= sequence.stop.max_tokens:
+            reason = FinishReason.LENGTH
+        if reason is not None:
+            self._detokenizer.finish()
+            self.stop_string = self._detokenizer.stop_string
+            # What was held back may hold the stop string that its last character completes.
+            if self.stop_string is not None:
+                reason = FinishReason.STOP
+        return reason
+
+    def take_delta(self, now_s: float, *, is_urgent: bool = False) -> TextDelta | None:
+        """The text to send now, if there is some and its time has come."""
+        is_due = self._last_delta_s is None or now_s - self._last_delta_s >= DELTA_INTERVAL_S
+        if not (is_due or is_urgent):
+            return None
+        text, tokens = self._detokenizer.take()
+        if not text and not tokens:
+            return None
+        self._last_delta_s = now_s
+        return TextDelta(text, tuple(tokens))
+
+    def completed(self, reason: FinishReason, now_s: float) -> Completed:
+        """The summary of a generation that has ended."""
+        start = self._arrived_s
+        admitted_s = now_s if self._admitted_s is None else self._admitted_s
+        first_token_s = now_s if self._first_token_s is None else self._first_token_s
+        return Completed(
+            finish_reason=reason,
+            stop_string=self.stop_string,
+            num_prompt_tokens=self.sequence.num_prompt_tokens,
+            num_output_tokens=self.sequence.num_output_tokens,
+            queue_s=max(0.0, admitted_s - start - self._adapter_load_s),
+            adapter_load_s=self._adapter_load_s,
+            first_token_s=first_token_s - start,
+            total_s=now_s - start,
+            mean_batch_size=self._num_step_sequences / max(1, self._num_steps),
+            num_preemptions=self.sequence.num_preemptions,
+        )

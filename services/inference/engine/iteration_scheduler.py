@@ -1,0 +1,260 @@
+"""Decides what runs in the next step. Pure: the clock is passed in, the model is elsewhere.
+
+Continuous batching as in Orca (OSDI 2022) with chunked prefill (Sarathi-Serve, arXiv 2403.02310):
+every step holds one token of each decoding sequence and fills the rest of its token budget with
+pieces of prompts, better classes first. A sequence passes three gates, each in order of class and
+arrival: a seat, its adapter slots, KV blocks for all its tokens. Whoever waits for adapter slots
+blocks nobody who needs none.
+
+A sequence that cannot get its slots is served within a bound: nobody behind it may claim a slot;
+after `slot_patience_s` the adapters soonest free take no new sequences; after twice that, their
+sequences of the same or a lower class are preempted. Sequences of a lower class are preempted at
+once wherever a better one lacks a seat, a slot or a block.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from services.inference.backends.base import SlotWeight
+from services.inference.engine.adapter_slots import AdapterSlots, Claim
+from services.inference.engine.kv_blocks import KvBlockPool
+from services.inference.engine.sequence import Sequence, SequenceStatus
+
+_WATERMARK_SHARE = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLimits:
+    """Bounds of one step."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    slot_patience_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError("max_num_batched_tokens must be at least max_num_seqs")
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledChunk:
+    """The next tokens of one sequence."""
+
+    sequence: Sequence
+    num_tokens: int
+
+    @property
+    def needs_logits(self) -> bool:
+        """Whether it reaches the newest token, so that the next one can be sampled."""
+        return self.num_tokens == self.sequence.num_uncached_tokens
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """What to do now: slots to fill first, then one batch."""
+
+    chunks: list[ScheduledChunk] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    preempted: list[Sequence] = field(default_factory=list)
+
+
+class IterationScheduler:
+    """Owns the queues, the KV blocks and the slot table."""
+
+    def __init__(self, limits: StepLimits, blocks: KvBlockPool, slots: AdapterSlots) -> None:
+        self._limits = limits
+        self.blocks = blocks
+        self.slots = slots
+        self.waiting: list[Sequence] = []
+        """Sorted by `Sequence.order`."""
+        self.seated: list[Sequence] = []
+        """LOADING and RUNNING sequences, sorted by `Sequence.order`."""
+        self._watermark = max(1, int(blocks.num_blocks * _WATERMARK_SHARE))
+        self._plan = StepPlan()
+        self._now_s = 0.0
+
+    def add(self, sequence: Sequence) -> None:
+        """Queues a new sequence. It must fit into the pool and the slot table by itself."""
+        bisect.insort(self.waiting, sequence, key=lambda each: each.order)
+
+    def remove(self, sequence: Sequence, now_s: float) -> None:
+        """Takes a sequence out and frees all it holds, wherever it is. Again is harmless."""
+        if sequence.status is SequenceStatus.FINISHED:
+            return
+        if sequence.status is SequenceStatus.WAITING:
+            self.waiting.remove(sequence)
+        else:
+            self._unseat(sequence, now_s)
+        sequence.status = SequenceStatus.FINISHED
+
+    def schedule(self, now_s: float) -> StepPlan:
+        """Admits, preempts and fills one step."""
+        self._plan = StepPlan()
+        self._now_s = now_s
+        self._seat_waiting()
+        self._allocate_prompts()
+        self._fill_step()
+        return self._plan
+
+    # Gate 1 and 2: a seat and the adapter slots.
+
+    def _seat_waiting(self) -> None:
+        blocked: Sequence | None = None
+        draining: frozenset[str] = frozenset()
+        for sequence in list(self.waiting):
+            if not self._has_seat(sequence):
+                break
+            if sequence.adapters and blocked is not None:
+                is_claiming = any(self.slots.find(digest) is None for digest in sequence.digests)
+                if is_claiming or not draining.isdisjoint(sequence.digests):
+                    continue
+            if sequence.adapters and not self._acquire_slots(sequence):
+                blocked = sequence
+                draining = self._draining_for(sequence)
+                continue
+            self._take_seat(sequence)
+
+    def _has_seat(self, sequence: Sequence) -> bool:
+        if len(self.seated) < self._limits.max_num_seqs:
+            return True
+        return self.seated[-1].priority > sequence.priority
+
+    def _take_seat(self, sequence: Sequence) -> None:
+        if len(self.seated) >= self._limits.max_num_seqs:
+            self._preempt(self.seated[-1])
+        self.waiting.remove(sequence)
+        sequence.status = SequenceStatus.LOADING
+        bisect.insort(self.seated, sequence, key=lambda each: each.order)
+
+    def _acquire_slots(self, sequence: Sequence) -> bool:
+        acquisition = self.slots.acquire(sequence.digests, self._now_s)
+        if acquisition is None and self._preempt_slot_holders(sequence):
+            acquisition = self.slots.acquire(sequence.digests, self._now_s)
+        if acquisition is None:
+            if sequence.slots_wanted_since_s is None:
+                sequence.slots_wanted_since_s = self._now_s
+            return False
+        sequence.slots_wanted_since_s = None
+        sequence.slot_weights = tuple(
+            SlotWeight(slot, use.weight)
+            for slot, use in zip(acquisition.slots, sequence.adapters, strict=True)
+        )
+        self._plan.claims.extend(acquisition.claims)
+        return True
+
+    def _draining_for(self, sequence: Sequence) -> frozenset[str]:
+        if self._blocked_s(sequence) < self._limits.slot_patience_s:
+            return frozenset()
+        num_missing = self.slots.num_missing(sequence.digests)
+        return self.slots.choose_draining(sequence.digests, num_missing)
+
+    def _blocked_s(self, sequence: Sequence) -> float:
+        since = sequence.slots_wanted_since_s
+        return 0.0 if since is None else self._now_s - since
+
+    def _preempt_slot_holders(self, sequence: Sequence) -> bool:
+        """Preempts whoever may be preempted for this sequence's slots, if that is enough."""
+        is_overdue = self._blocked_s(sequence) >= 2 * self._limits.slot_patience_s
+        worst_kept = sequence.priority - 1 if is_overdue else sequence.priority
+        holders: dict[str, list[Sequence]] = {}
+        for holder in self.seated:
+            for digest in holder.digests:
+                holders.setdefault(digest, []).append(holder)
+        takeable = [
+            digest
+            for digest in self.slots.choose_draining(sequence.digests, len(holders))
+            if digest in holders
+            and self.slots.is_resident(digest)
+            and all(holder.priority > worst_kept for holder in holders[digest])
+        ]
+        num_missing = self.slots.num_missing(sequence.digests)
+        if len(takeable) < num_missing:
+            return False
+        takeable.sort(key=lambda digest: (len(holders[digest]), digest))
+        for digest in takeable[:num_missing]:
+            for holder in holders[digest]:
+                self._preempt(holder)
+        return True
+
+    # Gate 3: KV blocks for every token the sequence has so far.
+
+    def _allocate_prompts(self) -> None:
+        for sequence in list(self.seated):
+            if sequence.status is not SequenceStatus.LOADING:
+                continue
+            if not all(self.slots.is_resident(digest) for digest in sequence.digests):
+                continue
+            num_blocks = self.blocks.blocks_for(len(sequence.token_ids))
+            if not self._make_blocks_free(sequence, num_blocks):
+                return
+            sequence.block_table = self.blocks.allocate(num_blocks)
+            sequence.status = SequenceStatus.RUNNING
+
+    def _make_blocks_free(self, sequence: Sequence, num_blocks: int) -> bool:
+        others = [each for each in self.seated if each.block_table]
+        # Room for the others to grow; alone, a sequence may have everything.
+        wanted = num_blocks + (self._watermark if others else 0)
+        victims = [each for each in reversed(others) if each.priority > sequence.priority]
+        num_reachable = self.blocks.num_free + sum(len(each.block_table) for each in victims)
+        if len(victims) == len(others):
+            wanted = num_blocks
+        if num_reachable < wanted:
+            return False
+        for victim in victims:
+            if self.blocks.num_free >= wanted:
+                break
+            self._preempt(victim)
+        return True
+
+    # The step itself.
+
+    def _fill_step(self) -> None:
+        budget = self._limits.max_num_batched_tokens
+        running = [each for each in self.seated if each.status is SequenceStatus.RUNNING]
+        for sequence in running:
+            if not sequence.is_prefilling and self._grow(sequence):
+                budget -= self._schedule(sequence, 1)
+        for sequence in running:
+            if budget and sequence.status is SequenceStatus.RUNNING and sequence.is_prefilling:
+                budget -= self._schedule(sequence, min(budget, sequence.num_uncached_tokens))
+
+    def _schedule(self, sequence: Sequence, num_tokens: int) -> int:
+        self._plan.chunks.append(ScheduledChunk(sequence, num_tokens))
+        return num_tokens
+
+    def _grow(self, sequence: Sequence) -> bool:
+        """Makes room for the newest token, preempting the youngest of the lowest class."""
+        while sequence.status is SequenceStatus.RUNNING:
+            if self.blocks.blocks_for(len(sequence.token_ids)) <= len(sequence.block_table):
+                return True
+            if self.blocks.num_free:
+                sequence.block_table.extend(self.blocks.allocate(1))
+                return True
+            self._preempt(self._last_seated(lambda each: bool(each.block_table)))
+        return False
+
+    def _last_seated(self, condition: Callable[[Sequence], bool]) -> Sequence:
+        return next(each for each in reversed(self.seated) if condition(each))
+
+    def _preempt(self, sequence: Sequence) -> None:
+        """Takes everything away; the sequence starts over from its tokens when its turn comes."""
+        if sequence.status is SequenceStatus.WAITING:
+            return
+        had_run = sequence.num_cached_tokens > 0
+        self._unseat(sequence, self._now_s)
+        sequence.status = SequenceStatus.WAITING
+        bisect.insort(self.waiting, sequence, key=lambda each: each.order)
+        if had_run:
+            sequence.num_preemptions += 1
+            self._plan.preempted.append(sequence)
+
+    def _unseat(self, sequence: Sequence, now_s: float) -> None:
+        self.seated.remove(sequence)
+        self.blocks.free(sequence.block_table)
+        self.slots.release(sequence.digests, now_s)
+        sequence.block_table = []
+        sequence.slot_weights = ()
+        sequence.num_cached_tokens = 0

@@ -1,0 +1,155 @@
+"""A sequence: one prompt and what the model adds to it, with everything the engine knows of it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from services.chassis.generation_limits import DEFAULT_MAX_TOKENS
+from services.inference.backends.base import SlotWeight
+
+
+class Priority(enum.IntEnum):
+    """Classes in the order they are served."""
+
+    INTERACTIVE = 1
+    BACKGROUND = 2
+    BATCH = 3
+
+
+class SequenceStatus(enum.Enum):
+    """Where a sequence is in its life."""
+
+    WAITING = enum.auto()
+    """Holds nothing: no seat, no slot, no block. Also after a preemption."""
+    LOADING = enum.auto()
+    """Holds a seat and its adapter slots; some adapter is still on its way, or no block is free."""
+    RUNNING = enum.auto()
+    """Holds a seat, its slots and KV blocks."""
+    FINISHED = enum.auto()
+    """Holds nothing and comes never back."""
+
+
+class FinishReason(enum.Enum):
+    """Why a complete generation ended."""
+
+    STOP = enum.auto()
+    LENGTH = enum.auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How the next token is chosen. Ranges are those of generation.proto."""
+
+    temperature: float = 0.0
+    """0 is greedy."""
+    top_k: int | None = None
+    """None keeps all."""
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    """None draws one."""
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether earlier tokens change the logits."""
+        return (
+            self.repetition_penalty != 1.0
+            or self.presence_penalty != 0.0
+            or self.frequency_penalty != 0.0
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopConditions:
+    """When generation ends."""
+
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    stop_strings: tuple[str, ...] = ()
+    stop_token_ids: frozenset[int] = frozenset()
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterUse:
+    """One adapter of a sequence: its digest and strength (above 0 to 2)."""
+
+    digest: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Natural-log probability of a token under the model's own distribution."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+    """The likeliest (token id, log probability), best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    """One token the model added."""
+
+    token_id: int
+    logprob: TokenLogprob | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Sequence:
+    """One running or waiting generation. Owned by the engine thread."""
+
+    sequence_id: int
+    """Grows with arrival; orders sequences of one class."""
+    token_ids: list[int]
+    """Prompt first, then output."""
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    stop: StopConditions = field(default_factory=StopConditions)
+    num_top_logprobs: int | None = None
+    """None: no log probabilities are wanted."""
+    priority: Priority = Priority.INTERACTIVE
+    adapters: tuple[AdapterUse, ...] = ()
+    """Distinct digests; empty is the base model."""
+    num_prompt_tokens: int = field(init=False)
+
+    status: SequenceStatus = field(default=SequenceStatus.WAITING, init=False)
+    num_cached_tokens: int = field(default=0, init=False)
+    """Tokens whose keys and values are in the KV cache."""
+    block_table: list[int] = field(default_factory=list, init=False)
+    slot_weights: tuple[SlotWeight, ...] = field(default=(), init=False)
+    """Set while the sequence holds its slots."""
+    slots_wanted_since_s: float | None = field(default=None, init=False)
+    """When it first could not get its slots; None while it is not blocked on them."""
+    num_preemptions: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.num_prompt_tokens = len(self.token_ids)
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Digests of its adapters."""
+        return tuple(use.digest for use in self.adapters)
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Tokens the model has added."""
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def num_uncached_tokens(self) -> int:
+        """Tokens still to be run before the next one can be sampled; 1 while decoding."""
+        return len(self.token_ids) - self.num_cached_tokens
+
+    @property
+    def is_prefilling(self) -> bool:
+        """Whether more than the newest token is to be run."""
+        return self.num_uncached_tokens > 1 or self.num_output_tokens == 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Sort key: better class first, then earlier arrival."""
+        return (self.priority, self.sequence_id)

@@ -1,0 +1,47 @@
+"""What the engine shows of itself, replaced as a whole after every step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.inference.backends.base import BackendTelemetry
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStatus:
+    """One slot that is not empty."""
+
+    digest: str
+    num_references: int
+    last_used_s: float
+    is_loading: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStatus:
+    """Counts since the start, and what is held now."""
+
+    num_running: int
+    num_waiting: int
+    num_kv_blocks: int
+    num_free_kv_blocks: int
+    num_adapter_slots: int
+    num_adapter_references: int
+    num_steps: int
+    num_output_tokens: int
+    num_preemptions: int
+    num_failed_rows: int
+    last_step_s: float
+    """Engine clock when the newest step ended."""
+    slots: tuple[SlotStatus, ...]
+    memory: BackendTelemetry
+
+    @property
+    def num_resident_adapters(self) -> int:
+        """Adapters whose weights are in a slot."""
+        return sum(not slot.is_loading for slot in self.slots)
+
+    @property
+    def num_loading_adapters(self) -> int:
+        """Adapters on their way into a slot."""
+        return sum(slot.is_loading for slot in self.slots)

@@ -1,0 +1,116 @@
+"""A small deterministic back end: what it answers depends on the KV cache and nothing else.
+
+It keeps token ids where a real one keeps keys and values, and derives each row of logits from a
+hash of everything it reads back through the block table and of the adapters' contents. A wrong
+block table, a stale slot or a lost token therefore changes the output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgelora.adapter_format.weights import AdapterWeights, LoraPair
+from services.chassis.base_model import BaseModel
+from services.inference.backends.base import BackendLimits, BackendTelemetry, SequenceChunk
+
+VOCAB_SIZE = 96
+CONTEXT_TOKENS = 128
+
+
+def stand_in_model() -> BaseModel:
+    """The description that goes with the back end."""
+    return BaseModel(
+        name="stand-in",
+        digest="sha256:" + "0" * 64,
+        family="llama",
+        vocab_size=VOCAB_SIZE,
+        hidden_size=4,
+        num_layers=1,
+        max_context_tokens=CONTEXT_TOKENS,
+        targets={"q_proj": (4, 4), "k_proj": (4, 4), "v_proj": (4, 4)},
+    )
+
+
+def stand_in_weights(seed: int, *, scale: float = 1.0) -> AdapterWeights:
+    """An adapter the back end tells apart by its values; scale 0 makes one without effect."""
+    rng = np.random.default_rng(seed)
+    lora_a = rng.standard_normal((2, 4)).astype(np.float32)
+    lora_b = rng.standard_normal((4, 2)).astype(np.float32) * np.float32(scale)
+    return AdapterWeights({(0, "q_proj"): LoraPair(lora_a, lora_b, 1.0)})
+
+
+class StandInBackend:
+    """Implements `base.Backend` without a model.
+
+    Set `before_forward` to observe, delay or fail a step; set `edit_logits` to change rows (it
+    gets the chunks that asked for logits and the array).
+    """
+
+    def __init__(self) -> None:
+        self.before_forward: Callable[[Sequence[SequenceChunk]], None] = lambda chunks: None
+        self.edit_logits: Callable[[list[SequenceChunk], NDArray[np.float32]], None] = (
+            lambda chunks, logits: None
+        )
+        self.num_forwards = 0
+        self.loads: list[int] = []
+
+    @staticmethod
+    def probe() -> str | None:
+        return None
+
+    def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:
+        self.limits = limits
+        self._cache = np.full((limits.num_kv_blocks, limits.block_size), 10**6, dtype=np.int64)
+        self._slots: list[AdapterWeights | None] = [None] * limits.max_loras
+        return stand_in_model()
+
+    def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
+        assert self._slots[slot] is None, "a slot must be unloaded before it is loaded again"
+        self._slots[slot] = weights
+        self.loads.append(slot)
+
+    def unload_adapter(self, slot: int) -> None:
+        self._slots[slot] = None
+
+    def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:
+        assert chunks
+        self.num_forwards += 1
+        self.before_forward(chunks)
+        wanted = [chunk for chunk in chunks if chunk.needs_logits]
+        tables = [block for chunk in chunks for block in set(chunk.block_table)]
+        assert len(tables) == len(set(tables)), "two sequences share a block"
+        for chunk in chunks:
+            self._write(chunk)
+        rows = [self._row(chunk) for chunk in wanted]
+        logits = np.stack(rows) if rows else np.empty((0, VOCAB_SIZE), dtype=np.float32)
+        self.edit_logits(wanted, logits)
+        return logits
+
+    def telemetry(self) -> BackendTelemetry:
+        return BackendTelemetry(weights_bytes=1, kv_cache_bytes=2, adapter_slots_bytes=3)
+
+    def _positions(self, chunk: SequenceChunk, start: int, end: int) -> tuple[list[int], list[int]]:
+        size = self.limits.block_size
+        blocks = [chunk.block_table[position // size] for position in range(start, end)]
+        return blocks, [position % size for position in range(start, end)]
+
+    def _write(self, chunk: SequenceChunk) -> None:
+        end = chunk.start_position + len(chunk.token_ids)
+        self._cache[self._positions(chunk, chunk.start_position, end)] = chunk.token_ids
+
+    def _row(self, chunk: SequenceChunk) -> NDArray[np.float32]:
+        end = chunk.start_position + len(chunk.token_ids)
+        state = hashlib.sha256(self._cache[self._positions(chunk, 0, end)].tobytes())
+        for use in chunk.adapters:
+            weights = self._slots[use.slot]
+            assert weights is not None, "a row uses an empty slot"
+            pair = weights.pairs[0, "q_proj"]
+            if pair.lora_b.any():
+                state.update(pair.lora_a.tobytes() + np.float64(use.weight).tobytes())
+        rng = np.random.default_rng(int.from_bytes(state.digest()[:8], "little"))
+        return rng.standard_normal(VOCAB_SIZE).astype(np.float32) * 3
