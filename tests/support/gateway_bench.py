@@ -1,0 +1,189 @@
+"""A real gateway and a real scheduler process, beside a stand-in worker and a stand-in store."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from edgelora.client import AdminClient, EdgeLoraClient
+from edgelora.v1 import scheduler_service_pb2 as scheduler_pb
+from edgelora.v1.gateway_service_pb2_grpc import GatewayServiceStub
+from edgelora.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
+from services.chassis.channel import open_channel
+from services.chassis.sealing import Sealer
+from services.chassis.server import ServiceHost
+from services.gateway.config import GatewayConfig
+from services.gateway.gateway import serving
+from tests.support.service_process import ServiceProcess
+from tests.support.standin_registry import StandinRegistry
+from tests.support.standin_store import host_store
+from tests.support.standin_worker import StandinWorker, host_worker
+
+KEY = b"a seal key of at least 32 bytes!"
+
+
+class GatewayBench:
+    """Starts what a test asks for in one short directory."""
+
+    def __init__(self, directory: Path, stack: AsyncExitStack) -> None:
+        self.directory = directory
+        self._stack = stack
+        self._key_file = directory / "seal.key"
+        self._key_file.write_bytes(KEY)
+        self.sealer = Sealer(KEY)
+        self.worker = StandinWorker(self.sealer)
+        self.store = StandinRegistry(self.sealer)
+        self.scheduler: ServiceProcess
+        self.worker_host: ServiceHost
+        self.keys: dict[str, str] = {}
+
+    def address(self, name: str) -> str:
+        """The socket of a service of this bench."""
+        return f"unix:{self.directory}/{name}.sock"
+
+    async def start_store(self) -> ServiceHost:
+        host = host_store(self.store, self.address("store"))
+        await self._stack.enter_async_context(host.serving())
+        await host.set_ready(True)
+        return host
+
+    async def start_worker(self) -> None:
+        self.worker_host = host_worker(self.worker, self.address("inference"))
+        await self._stack.enter_async_context(self.worker_host.serving())
+        await self.worker_host.set_ready(True)
+
+    def start_worker_process(self, hold_after: int) -> ServiceProcess:
+        """A stand-in worker that can be killed; it holds for ever after so many words."""
+        process = ServiceProcess(
+            "tests.support.standin_worker",
+            self.address("inference"),
+            str(self._key_file),
+            str(hold_after),
+            environ={},
+            logs=self.directory,
+        )
+        self._stack.callback(process.kill)
+        process.wait_until_serving(self.address("inference"))
+        return process
+
+    def start_scheduler(self, **settings: str) -> None:
+        environ = {
+            "ADDRESS": self.address("scheduler"),
+            "STORE_ADDRESS": self.address("store"),
+            "WORKERS": f"w0={self.address('inference')}",
+            "SEAL_KEY_FILE": str(self._key_file),
+            "HEARTBEAT": "200ms",
+            "MAX_WAITING_PER_TENANT": "256",
+            **settings,
+        }
+        self.scheduler = ServiceProcess(
+            "services.scheduler",
+            environ={f"EDGELORA_SCHEDULER_{name}": value for name, value in environ.items()},
+            logs=self.directory,
+        )
+        self._stack.callback(self.scheduler.kill)
+        self.scheduler.wait_until_serving(self.address("scheduler"))
+
+    def gateway_environ(self, **settings: str) -> dict[str, str]:
+        environ = {
+            "ADDRESS": self.address("gateway"),
+            "ADMIN_ADDRESS": self.address("admin"),
+            "DIRECTORY": str(self.directory / "gateway"),
+            "SCHEDULER_ADDRESS": self.address("scheduler"),
+            "STORE_ADDRESS": self.address("store"),
+            "MONITOR_ADDRESS": self.address("monitor"),
+            "INFERENCE_ADDRESS": self.address("inference"),
+            "SEAL_KEY_FILE": str(self._key_file),
+            "HEALTH_INTERVAL": "50ms",
+            **settings,
+        }
+        return {f"EDGELORA_GATEWAY_{name}": value for name, value in environ.items()}
+
+    async def start_gateway(self, **settings: str) -> None:
+        """A gateway in this process, ready."""
+        config = GatewayConfig.from_env(self.gateway_environ(**settings))
+        await self._stack.enter_async_context(serving(config))
+        await self.wait_for_health(health_pb2.HealthCheckResponse.SERVING)
+
+    def start_gateway_process(self, **settings: str) -> ServiceProcess:
+        """A gateway that can be killed, ready."""
+        process = ServiceProcess(
+            "services.gateway", environ=self.gateway_environ(**settings), logs=self.directory
+        )
+        self._stack.callback(process.kill)
+        process.wait_until_serving(self.address("gateway"))
+        return process
+
+    async def start(self, **settings: str) -> None:
+        """Everything, with the gateway and the worker in this process."""
+        await self.start_store()
+        await self.start_worker()
+        self.start_scheduler()
+        await self.start_gateway(**settings)
+
+    async def wait_for_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
+        """Returns when the gateway's health says so; the test's own limit ends the wait."""
+        async with open_channel(self.address("gateway")) as channel:
+            watch = health_pb2_grpc.HealthStub(channel).Watch(
+                health_pb2.HealthCheckRequest(), wait_for_ready=True
+            )
+            async for response in watch:
+                if response.status == status:
+                    watch.cancel()
+                    return
+
+    async def admin(self) -> AdminClient:
+        return await self._stack.enter_async_context(AdminClient(self.address("admin")))
+
+    async def client(self, tenant_id: str = "acme", **limits: int) -> EdgeLoraClient:
+        """A tenant's client; makes the tenant at first."""
+        if tenant_id not in self.keys:
+            admin = await self.admin()
+            created = await admin.create_tenant(tenant_id, **limits)
+            self.keys[tenant_id] = created.api_key
+        return await self._stack.enter_async_context(
+            EdgeLoraClient(self.address("gateway"), self.keys[tenant_id])
+        )
+
+    async def stub(self, **options: int) -> GatewayServiceStub:
+        """The bare stub, for what the client does not send; channel options by name."""
+        channel = grpc.aio.insecure_channel(
+            self.address("gateway"),
+            options=[
+                ("grpc.default_authority", "localhost"),
+                *((f"grpc.{name}", value) for name, value in options.items()),
+            ],
+        )
+        return GatewayServiceStub(await self._stack.enter_async_context(channel))
+
+    def authorization(self, tenant_id: str = "acme") -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self.keys[tenant_id]}"),)
+
+    async def wait_for_queues(self, is_true) -> None:
+        """Asks the scheduler until the condition on GetQueues holds."""
+        async with open_channel(self.address("scheduler")) as channel:
+            stub = SchedulerServiceStub(channel)
+            while not is_true(await stub.GetQueues(scheduler_pb.GetQueuesRequest(), timeout=10)):
+                pass
+
+    async def wait_until_idle(self) -> None:
+        """Returns when nothing runs and nothing waits, at the worker and at the scheduler."""
+        await self.wait_for_queues(
+            lambda queues: (
+                self.worker.num_open == 0
+                and not any(queue.num_waiting or queue.num_running for queue in queues.queues)
+            )
+        )
+
+
+@asynccontextmanager
+async def gateway_bench() -> AsyncIterator[GatewayBench]:
+    """A bench on which nothing runs yet."""
+    with tempfile.TemporaryDirectory(prefix="el-") as directory:
+        async with AsyncExitStack() as stack:
+            yield GatewayBench(Path(directory), stack)

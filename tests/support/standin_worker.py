@@ -1,0 +1,120 @@
+"""A stand-in for an inference worker, written from its proto: it says a script and runs no model.
+
+As a process: `python -m tests.support.standin_worker ADDRESS SEAL_KEY_FILE HOLD_AFTER`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgelora.errors import EdgeLoraError
+from edgelora.v1 import inference_service_pb2 as pb
+from edgelora.v1.generation_pb2 import Delta, FinishReason, Usage
+from edgelora.v1.inference_service_pb2_grpc import (
+    InferenceServiceServicer,
+    add_InferenceServiceServicer_to_server,
+)
+from edgelora.v1.ticket_pb2 import Ticket
+from services.chassis.claims import open_ticket
+from services.chassis.sealing import Sealer, boot_clock_s
+from services.chassis.server import ServiceHost
+
+NUM_PROMPT_TOKENS = 7
+
+
+@dataclass
+class WorkerCall:
+    """One call of Generate as the worker saw it."""
+
+    ticket: Ticket
+    request: pb.InferenceServiceGenerateRequest
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    was_cancelled: bool = False
+    num_sent: int = 0
+
+
+class StandinWorker(InferenceServiceServicer):
+    """Says the words of `script` in every call, and does what else a test has set."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+        self.script: list[str] | None = ["Hello", " there", "."]
+        """None goes on for ever."""
+        self.hold_after: int | None = None
+        """Wait for `go_on` before the delta of this number."""
+        self.go_on = asyncio.Event()
+        self.failure: EdgeLoraError | None = None
+        """Raised instead of the first delta."""
+        self.ends_without_finished = False
+        self.max_context_tokens = 2048
+        self.calls: asyncio.Queue[WorkerCall] = asyncio.Queue()
+        """Every call, when it began."""
+        self.num_open = 0
+
+    async def Generate(self, request, context):
+        call = WorkerCall(open_ticket(self._sealer, request.ticket, boot_clock_s()), request)
+        self.num_open += 1
+        self.calls.put_nowait(call)
+
+        def end(ended_context):
+            self.num_open -= 1
+            call.was_cancelled = ended_context.cancelled()
+            call.ended.set()
+
+        context.add_done_callback(end)
+        if self.failure is not None:
+            raise self.failure
+        yield pb.InferenceServiceGenerateResponse(
+            started=pb.Started(num_prompt_tokens=NUM_PROMPT_TOKENS)
+        )
+        words = itertools.repeat("x" * 1000) if self.script is None else self.script
+        for index, word in enumerate(words):
+            if index == self.hold_after:
+                await self.go_on.wait()
+            yield pb.InferenceServiceGenerateResponse(delta=Delta(text=word, token_ids=[index]))
+            call.num_sent += 1
+        if self.hold_after is not None and self.hold_after >= call.num_sent:
+            await self.go_on.wait()
+        if self.ends_without_finished:
+            return
+        usage = Usage(num_prompt_tokens=NUM_PROMPT_TOKENS, num_output_tokens=call.num_sent)
+        yield pb.InferenceServiceGenerateResponse(
+            finished=pb.Finished(finish_reason=FinishReason.FINISH_REASON_STOP, usage=usage)
+        )
+
+    async def GetModel(self, request, context):
+        return pb.GetModelResponse(
+            name="stand-in",
+            digest="sha256:" + "b" * 64,
+            max_context_tokens=self.max_context_tokens,
+            vocab_size=100,
+            backend="script",
+            max_lora_rank=64,
+        )
+
+
+def host_worker(worker: StandinWorker, address: str) -> ServiceHost:
+    """A host that serves the stand-in."""
+    host = ServiceHost([address])
+    host.add(add_InferenceServiceServicer_to_server, worker, "edgelora.v1.InferenceService")
+    return host
+
+
+async def main() -> None:
+    """Serves until told to stop; holds for ever after HOLD_AFTER words."""
+    address, key_file, hold_after = sys.argv[1:]
+    worker = StandinWorker(Sealer(Path(key_file).read_bytes()))
+    worker.script = ["word"] * (int(hold_after) + 1)
+    worker.hold_after = int(hold_after)
+    host = host_worker(worker, address)
+    async with host.serving():
+        await host.set_ready(True)
+        await host.wait_for_stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
