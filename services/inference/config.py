@@ -1,0 +1,99 @@
+"""Settings of an inference worker, read from EDGELORA_INFERENCE_* variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.chassis.settings import Settings
+
+PREFIX = "EDGELORA_INFERENCE_"
+BACKENDS = ("torch",)
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceConfig:
+    """What a worker needs to know to start."""
+
+    address: str
+    """ADDRESS: where it listens, `unix:/path` or `host:port`."""
+    name: str
+    """NAME: the worker's name in tickets, default `inference`."""
+    model_directory: Path
+    """MODEL_DIRECTORY: a directory made by `edgelora model prepare`."""
+    store_address: str
+    """STORE_ADDRESS: the adapter store."""
+    shared_blob_directory: Path | None
+    """SHARED_BLOB_DIRECTORY: the store's blobs, when this process can read them; else adapters
+    are streamed."""
+    seal_key: bytes = field(repr=False)
+    """SEAL_KEY_FILE: file with the node's seal key, at least 32 bytes."""
+    backend: str
+    """BACKEND: `torch`."""
+    num_threads: int
+    """THREADS: threads the back end computes with, default one for each core of this process."""
+    dtype: str
+    """DTYPE: `float32` or `bfloat16`, of weights and KV cache, default float32."""
+    max_loras: int
+    """MAX_LORAS: adapter slots, default 16."""
+    max_lora_rank: int
+    """MAX_LORA_RANK: largest rank a slot holds, default 64."""
+    max_num_seqs: int
+    """MAX_NUM_SEQS: sequences in one step, default 16."""
+    max_num_batched_tokens: int
+    """MAX_NUM_BATCHED_TOKENS: tokens in one step, decode and prefill together, default 512."""
+    kv_cache_bytes: int
+    """KV_CACHE_SIZE: size of the KV cache, default 512MiB."""
+    block_size: int
+    """BLOCK_SIZE: tokens in a KV block, default 16."""
+    slot_patience_s: float
+    """SLOT_PATIENCE: how long a request waits for an adapter slot before room is made, default 2s;
+    after twice that it gets one from a request of its class."""
+    fetch_timeout_s: float
+    """FETCH_TIMEOUT: longest wait for the adapter store, default 10s."""
+    refusal_hold_s: float
+    """REFUSAL_HOLD: how long an adapter that could not be served is not tried again, default 30s."""
+    residency_interval_s: float
+    """RESIDENCY_INTERVAL: how often the store is told what is in the slots, default 5s."""
+    stall_limit_s: float
+    """STALL_LIMIT: time without a step, with work queued, after which health is red, default 10s."""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> InferenceConfig:
+        """Reads the settings. Raises ConfigError with a line for each mistake."""
+        settings = Settings(environ, PREFIX)
+        shared = settings.text("SHARED_BLOB_DIRECTORY", "-")
+        max_num_seqs = settings.integer("MAX_NUM_SEQS", 16, low=1, high=256)
+        config = cls(
+            address=settings.text("ADDRESS"),
+            name=settings.text("NAME", "inference"),
+            model_directory=settings.path("MODEL_DIRECTORY"),
+            store_address=settings.text("STORE_ADDRESS"),
+            shared_blob_directory=None if shared == "-" else Path(shared),
+            seal_key=settings.secret_file("SEAL_KEY_FILE"),
+            backend=settings.choice("BACKEND", "torch", BACKENDS),
+            num_threads=settings.integer("THREADS", _num_cores(), low=1, high=1024),
+            dtype=settings.choice("DTYPE", "float32", tuple(DTYPE_BYTES)),
+            max_loras=settings.integer("MAX_LORAS", 16, low=1, high=1024),
+            max_lora_rank=settings.integer("MAX_LORA_RANK", 64, low=1, high=512),
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=settings.integer(
+                "MAX_NUM_BATCHED_TOKENS", max(512, max_num_seqs), low=max_num_seqs, high=65536
+            ),
+            kv_cache_bytes=settings.size_bytes("KV_CACHE_SIZE", 512 * 2**20),
+            block_size=settings.integer("BLOCK_SIZE", 16, low=1, high=1024),
+            slot_patience_s=settings.duration_s("SLOT_PATIENCE", 2.0),
+            fetch_timeout_s=settings.duration_s("FETCH_TIMEOUT", 10.0),
+            refusal_hold_s=settings.duration_s("REFUSAL_HOLD", 30.0),
+            residency_interval_s=settings.duration_s("RESIDENCY_INTERVAL", 5.0),
+            stall_limit_s=settings.duration_s("STALL_LIMIT", 10.0),
+        )
+        settings.finish()
+        return config
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,99 @@
+"""Turns a request's input into token ids, within the model's context or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from edgelora.errors import InvalidRequestError, PromptTooLongError
+from edgelora.v1.generation_pb2 import GenerationInput
+from services.chassis.generation_limits import check_conversation, check_prompt
+from services.inference.chat_template import ChatTemplate, Message
+from services.inference.tokenizer import TextTokenizer
+
+MAX_CHARS_PER_CONTEXT_TOKEN = 16
+"""No text averages more characters a token; longer ones are refused without being read."""
+_INLINE_CHARS = 2048
+"""Texts up to this length are encoded on the event loop, in about half a millisecond."""
+
+
+class PromptEncoder:
+    """Checks, renders and encodes. One thread encodes long texts, so that they queue."""
+
+    def __init__(
+        self, tokenizer: TextTokenizer, template: ChatTemplate | None, max_sequence_tokens: int
+    ) -> None:
+        """`max_sequence_tokens`: most tokens of prompt and output together."""
+        self._tokenizer = tokenizer
+        self._template = template
+        self._max_sequence_tokens = max_sequence_tokens
+        self._max_chars = max_sequence_tokens * MAX_CHARS_PER_CONTEXT_TOKEN
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+
+    async def encode(self, source: GenerationInput) -> list[int]:
+        """Token ids of the prompt, leaving room for at least one token of output.
+
+        Raises InvalidRequestError, or PromptTooLongError with both numbers.
+        """
+        marker: str | None = None
+        match source.WhichOneof("input"):
+            case "prompt":
+                check_prompt(source.prompt)
+                text = source.prompt
+                self._check_length(len(text))
+            case "conversation":
+                messages = source.conversation.messages
+                check_conversation(messages)
+                self._check_length(sum(len(message.content) for message in messages))
+                if self._template is None:
+                    raise InvalidRequestError(
+                        "messages: this model has no chat template: send a prompt instead",
+                        field="messages",
+                    )
+                turns = [Message(message.role, message.content) for message in messages]
+                text, marker = self._template.render(turns)
+            case _:
+                raise InvalidRequestError(
+                    "input: a prompt or a conversation is required", field="input"
+                )
+        if len(text) <= _INLINE_CHARS:
+            token_ids = self._encode(text, marker)
+        else:
+            loop = asyncio.get_running_loop()
+            token_ids = await loop.run_in_executor(self._thread, self._encode, text, marker)
+        self._check_fit(len(token_ids))
+        return token_ids
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _encode(self, text: str, marker: str | None) -> list[int]:
+        if marker is None:
+            return self._tokenizer.encode(text)
+        return self._tokenizer.encode_rendered(text, marker)
+
+    def _check_length(self, num_chars: int) -> None:
+        if num_chars > self._max_chars:
+            raise PromptTooLongError(
+                f"the prompt has {num_chars} characters, at most {self._max_chars} are read for "
+                f"a context of {self._max_sequence_tokens} tokens: shorten it",
+                field="prompt",
+                metadata={
+                    "num_chars": str(num_chars),
+                    "max_chars": str(self._max_chars),
+                    "max_tokens": str(self._max_sequence_tokens),
+                },
+            )
+
+    def _check_fit(self, num_tokens: int) -> None:
+        if num_tokens >= self._max_sequence_tokens:
+            raise PromptTooLongError(
+                f"the prompt has {num_tokens} tokens, the context holds "
+                f"{self._max_sequence_tokens} with the answer: shorten it",
+                field="prompt",
+                metadata={
+                    "num_tokens": str(num_tokens),
+                    "max_tokens": str(self._max_sequence_tokens),
+                },
+            )

@@ -1,0 +1,75 @@
+"""Text to token ids. What a user writes never becomes a control token."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from services.inference.engine.token_bytes import TokenBytes
+
+FILE_NAME = "tokenizer.json"
+
+
+class TextTokenizer:
+    """Encodes plain text and rendered conversations. Safe to share between threads.
+
+    Every added token but runs of white space counts as a control token.
+    """
+
+    def __init__(self, document: str) -> None:
+        """`document` is a tokenizer.json. Raises UnsupportedTokenizerError."""
+        self.token_bytes = TokenBytes.from_tokenizer(Tokenizer.from_str(document))
+        description = json.loads(document)
+        self._control_ids: dict[str, int] = {}
+        for token in description["added_tokens"]:
+            token["special"] = not token["content"].isspace()
+            if token["special"]:
+                self._control_ids[token["content"]] = token["id"]
+        self._tokenizer = Tokenizer.from_str(json.dumps(description))
+        self._tokenizer.encode_special_tokens = True
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        longest_first = sorted(self._control_ids, key=len, reverse=True)
+        self._controls = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    @classmethod
+    def load(cls, directory: Path) -> TextTokenizer:
+        """Reads a prepared model directory. Raises FileNotFoundError."""
+        return cls((directory / FILE_NAME).read_text(encoding="utf-8"))
+
+    @property
+    def control_tokens(self) -> tuple[str, ...]:
+        """Spellings of the control tokens."""
+        return tuple(self._control_ids)
+
+    def token_id(self, token: str) -> int | None:
+        """The id of a token by its spelling."""
+        token_id: int | None = self._tokenizer.token_to_id(token)
+        return token_id
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, control tokens in it spelled out; with the model's own start token."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=True).ids
+        return ids
+
+    def encode_rendered(self, text: str, marker: str) -> list[int]:
+        """Ids of a rendered conversation.
+
+        A control token in it is one, unless `marker` stands inside; markers are dropped.
+        """
+        ids: list[int] = []
+        end = 0
+        for match in self._controls.finditer(text):
+            ids += self._encode_part(text[end : match.start()], marker)
+            ids.append(self._control_ids[match[0]])
+            end = match.end()
+        return ids + self._encode_part(text[end:], marker)
+
+    def _encode_part(self, text: str, marker: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(
+            text.replace(marker, ""), add_special_tokens=False
+        ).ids
+        return ids

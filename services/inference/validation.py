@@ -1,0 +1,79 @@
+"""From checked wire options and a ticket to what the engine takes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from edgelora.errors import InvalidRequestError
+from edgelora.v1.adapter_pb2 import ResolvedAdapter
+from edgelora.v1.generation_pb2 import GenerationOptions, PriorityClass
+from edgelora.v1.generation_pb2 import SamplingParams as SamplingParamsMessage
+from edgelora.v1.generation_pb2 import StopConditions as StopConditionsMessage
+from services.chassis.generation_limits import DEFAULT_MAX_TOKENS, check_options
+from services.inference.engine.sequence import (
+    AdapterUse,
+    Priority,
+    SamplingParams,
+    StopConditions,
+)
+
+MAX_STRENGTH = 2.0
+
+_PRIORITIES = {
+    PriorityClass.PRIORITY_CLASS_UNSPECIFIED: Priority.INTERACTIVE,
+    PriorityClass.PRIORITY_CLASS_INTERACTIVE: Priority.INTERACTIVE,
+    PriorityClass.PRIORITY_CLASS_BACKGROUND: Priority.BACKGROUND,
+    PriorityClass.PRIORITY_CLASS_BATCH: Priority.BATCH,
+}
+
+
+def check_generation(options: GenerationOptions, vocab_size: int) -> None:
+    """Checks every option, the model's vocabulary included. Raises InvalidRequestError."""
+    check_options(options)
+    for index, token_id in enumerate(options.stop.stop_token_ids):
+        if token_id >= vocab_size:
+            field = f"options.stop.stop_token_ids[{index}]"
+            raise InvalidRequestError(f"{field} must be below {vocab_size}", field=field)
+
+
+def to_sampling(message: SamplingParamsMessage) -> SamplingParams:
+    """Absent fields take the defaults of SamplingParams."""
+    return SamplingParams(**{field.name: value for field, value in message.ListFields()})
+
+
+def to_stop(message: StopConditionsMessage, *, room: int, ticket_limit: int) -> StopConditions:
+    """`room`: tokens the prompt leaves in the context. `ticket_limit`: 0 is no limit."""
+    max_tokens = message.max_tokens if message.HasField("max_tokens") else DEFAULT_MAX_TOKENS
+    return StopConditions(
+        max_tokens=min(max_tokens, room, ticket_limit or room),
+        stop_strings=tuple(message.stop_strings),
+        stop_token_ids=frozenset(message.stop_token_ids),
+        ignore_eos=message.ignore_eos,
+    )
+
+
+def to_priority(value: int) -> Priority:
+    """Unspecified is interactive. Raises InvalidRequestError for an unknown class."""
+    for known, priority in _PRIORITIES.items():
+        if value == known:
+            return priority
+    raise InvalidRequestError("priority is not a known class", field="priority")
+
+
+def to_adapters(resolved: Iterable[ResolvedAdapter], max_loras: int) -> tuple[AdapterUse, ...]:
+    """Adapters with an effect. Strengths of the same digest add up; 0 uses no adapter.
+
+    Raises InvalidRequestError for a strength out of range or more adapters than there are slots.
+    """
+    weights: dict[str, float] = {}
+    for index, adapter in enumerate(resolved):
+        if not 0.0 <= adapter.strength <= MAX_STRENGTH:
+            field = f"adapters[{index}].strength"
+            raise InvalidRequestError(f"{field} must be 0 to {MAX_STRENGTH:g}", field=field)
+        if adapter.strength:
+            weights[adapter.digest] = weights.get(adapter.digest, 0.0) + adapter.strength
+    if len(weights) > max_loras:
+        raise InvalidRequestError(
+            f"adapters: this worker can combine at most {max_loras}", field="adapters"
+        )
+    return tuple(AdapterUse(digest, weight) for digest, weight in weights.items())
