@@ -12,7 +12,7 @@ Everything a node refuses is raised as a class of `edgelora.errors`, with the fi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -94,7 +94,7 @@ class EdgeLoraClient(_Client):
         options: GenerationOptions = _DEFAULT_OPTIONS,
         priority: Priority = "interactive",
         timeout_s: float = DEFAULT_GENERATION_S,
-    ) -> AsyncIterator[GenerationEvent]:
+    ) -> AsyncGenerator[GenerationEvent, None]:
         """Continues a prompt: Accepted, then Deltas, then Usage and Done.
 
         Done comes only after a complete answer; anything else raises. Leaving the loop early
@@ -122,7 +122,7 @@ class EdgeLoraClient(_Client):
         options: GenerationOptions = _DEFAULT_OPTIONS,
         priority: Priority = "interactive",
         timeout_s: float = DEFAULT_GENERATION_S,
-    ) -> AsyncIterator[GenerationEvent]:
+    ) -> AsyncGenerator[GenerationEvent, None]:
         """Answers a conversation of (role, content); the roles are system, user, assistant.
 
         Yields and raises as `generate` does.

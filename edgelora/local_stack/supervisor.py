@@ -154,10 +154,8 @@ class Supervisor:
                 await service.process.stop(service.spec.stop_grace_s)
                 service.process = None
                 self._set_state(service, ServiceState.STOPPED)
-        if self._failure.done():
+        if not self._failure.cancel() and not self._failure.cancelled():
             self._failure.exception()  # seen: no warning when it is collected
-        else:
-            self._failure.cancel()
 
     def kill(self) -> None:
         """Kills everything at once. `stop`, if it is waiting, then ends at once."""

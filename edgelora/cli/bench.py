@@ -1,0 +1,53 @@
+"""`edgelora bench`: dispatches to the benchmarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bench.registry import BENCHMARKS, run_and_print
+from bench.result import BenchOptions
+from edgelora.cli.places import home_option
+from edgelora.toolchain.prepare import DEFAULT_NAME
+
+
+@click.command()
+@click.argument("name", type=click.Choice(list(BENCHMARKS)))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--quick", is_flag=True, help="Under a minute on two cores; rougher figures.")
+@click.option("--seed", default=1, show_default=True, help="Same seed, same load.")
+@click.option("--model", default=DEFAULT_NAME, show_default=True, help="Prepared model.")
+@click.option("--address", help="A running gateway; without it a stack is started.")
+@click.option(
+    "--api-key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File with the API key for --address.",
+)
+@home_option
+def bench(
+    name: str,
+    as_json: bool,
+    quick: bool,
+    seed: int,
+    model: str,
+    address: str | None,
+    api_key_file: Path | None,
+    home: Path,
+) -> int:
+    """Run the benchmark NAME. Progress goes to standard error.
+
+    \b
+    Examples:
+      edgelora bench engine
+      edgelora bench serve --json --quick
+    """
+    options = BenchOptions(
+        quick=quick,
+        seed=seed,
+        model_directory=home / "models" / model,
+        address=address,
+        api_key_file=api_key_file,
+        progress=lambda line: click.echo(line, err=True),
+    )
+    return run_and_print(name, options, as_json=as_json)

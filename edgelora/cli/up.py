@@ -1,0 +1,181 @@
+"""`edgelora up`: the whole product on this machine, and the demonstration of what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from edgelora.cli.demo_run import StreamResult, run_demo
+from edgelora.cli.demo_view import DemoView, print_results, results_document
+from edgelora.cli.errors import CliError
+from edgelora.cli.output import output_console, print_json, progress_console
+from edgelora.cli.places import DEFAULT_HOME, home_option, json_option, layout_of
+from edgelora.cli.start_view import StartView
+from edgelora.local_stack.layout import StackLayout
+from edgelora.local_stack.stack import RunningStack, StackOptions, owned_home, running_stack
+from edgelora.local_stack.stop_signals import StopSignals, interruptible
+from edgelora.local_stack.supervisor import Supervisor
+from services.chassis.base_model import FILE_NAME
+
+DEFAULT_MODEL = "smollm2-135m-instruct"
+EXIT_FAILED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What the user asked of `up`."""
+
+    stack: StackOptions
+    demo: bool
+    once: bool
+    as_json: bool
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Stop after the demonstration; exit 0 if it worked.")
+@click.option(
+    "--demo/--no-demo", default=True, help="Let four tenants stream at once. [default: demo]"
+)
+@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Prepared model.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Gateway's port; 0 takes any. [default: 50051, or any when it is taken]",
+)
+@click.option("--redis-url", help="An existing Redis, redis:// or unix://, instead of our own.")
+@home_option
+@json_option
+def up(
+    once: bool,
+    demo: bool,
+    model: str,
+    port: int | None,
+    redis_url: str | None,
+    home: Path,
+    as_json: bool,
+) -> int:
+    """Start Redis and the five services, show four tenants at once, and keep serving.
+
+    Prepares the default model when it is missing. Ctrl-C stops everything; a second one kills it.
+
+    \b
+    Examples:
+      edgelora up
+      edgelora up --once --json
+      edgelora up --no-demo --port 6000 --home /var/lib/edgelora
+    """
+    layout = layout_of(home)
+    wish = _Wish(
+        stack=StackOptions(model=model, port=port, redis_url=redis_url),
+        demo=demo,
+        once=once,
+        as_json=as_json,
+    )
+    with interruptible(), owned_home(layout):
+        _ensure_model(layout, model)
+        return asyncio.run(_run(layout, wish))
+
+
+def _ensure_model(layout: StackLayout, name: str) -> None:
+    if (layout.home / "models" / name / FILE_NAME).is_file():
+        return
+    if name != DEFAULT_MODEL:
+        raise CliError(
+            f"model {name} is not prepared: run `edgelora model prepare SOURCE --name {name}`"
+        )
+    # Imported only now: later starts do not need the tool chain.
+    from edgelora.toolchain.prepare import prepare
+
+    prepare(home=layout.home, name=name)
+
+
+async def _run(layout: StackLayout, wish: _Wish) -> int:
+    console = progress_console() if wish.as_json else output_console()
+    view = StartView(console)
+    supervisor = Supervisor(logs=layout.logs, pids=layout.pids, report=view.report)
+    task = asyncio.current_task()
+    assert task is not None
+    stop = StopSignals(task, supervisor.kill)
+    is_serving = False
+    try:
+        view.start()
+        async with running_stack(layout, wish.stack, os.environ, supervisor) as stack:
+            view.ready()
+            results: list[StreamResult] = []
+            if wish.demo:
+                results = await supervisor.guard(run_demo(stack, DemoView(console)))
+            if wish.as_json:
+                print_json(_document(stack, results))
+            else:
+                _show(stack, results, wish, console)
+            if wish.once:
+                return EXIT_FAILED if any(result.error for result in results) else 0
+            is_serving = True
+            await supervisor.wait_failure()
+    except asyncio.CancelledError:
+        if stop.received is None:
+            raise
+        if not is_serving:
+            raise KeyboardInterrupt from None
+    finally:
+        view.end()
+    return 0
+
+
+def _show(stack: RunningStack, results: list[StreamResult], wish: _Wish, console: Console) -> None:
+    if results:
+        print_results(console, results)
+    if wish.once:
+        return
+    state = stack.state
+    console.print()
+    console.print(f"gateway  {state.gateway_address}  (gRPC, edgelora.v1.GatewayService)")
+    console.print(f"admin    {state.admin_address}", soft_wrap=True)
+    console.print(f"logs     {stack.layout.logs}", soft_wrap=True)
+    command = _own_command(stack.layout.home)
+    console.print()
+    if results:
+        first = results[0]
+        talk = f"{command('chat')} --tenant {first.tenant} --adapter {first.adapter}"
+        console.print(f"Talk to it from another terminal:\n\n  {talk}\n", soft_wrap=True)
+    else:
+        console.print(
+            f"Make a tenant from another terminal:\n\n  {command('tenants add')} NAME\n",
+            soft_wrap=True,
+        )
+    console.print("Ctrl-C stops everything.")
+
+
+def _document(stack: RunningStack, results: list[StreamResult]) -> dict[str, object]:
+    return {
+        "model": stack.state.model,
+        "gateway_address": stack.state.gateway_address,
+        "admin_address": stack.state.admin_address,
+        "home": str(stack.layout.home),
+        "streams": results_document(results),
+    }
+
+
+def _own_command(home: Path) -> Callable[[str], str]:
+    """Returns how to call this very command for another purpose, ready to be pasted."""
+    program = Path(sys.argv[0])
+    is_on_path = shutil.which("edgelora") == str(program.resolve())
+    name = "edgelora" if is_on_path or program.name != "edgelora" else _short(program)
+    where = "" if home == DEFAULT_HOME.resolve() else f" --home {shlex.quote(_short(home))}"
+    return lambda command: f"{name} {command}{where}"
+
+
+def _short(path: Path) -> str:
+    """The path from the current directory when it lies below it."""
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - a virtual environment's link must stay
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
