@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from edgelora.errors import DataCorruptError
@@ -56,7 +56,7 @@ class BlobStore:
         if actual_bytes != size_bytes or hasher.hexdigest() != name:
             raise _corrupt()
 
-    def read(self, name: str) -> Iterator[bytes]:
+    def read(self, name: str) -> Generator[bytes]:
         """The blob in pieces of 256 KiB."""
         descriptor = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
@@ -75,6 +75,11 @@ class BlobStore:
                 Path(entry.path).unlink()
                 num_removed += 1
         return num_removed
+
+    def probe(self) -> None:
+        """Raises OSError when the directory can not be read."""
+        with os.scandir(self.directory) as entries:
+            next(entries, None)
 
     def _path(self, name: str) -> Path:
         if _NAME.fullmatch(name) is None:

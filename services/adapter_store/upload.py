@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,10 +35,12 @@ def storage_errors() -> Iterator[None]:
     """Turns what a full or failing storage raises into ResourcePressureError."""
     try:
         yield
-    except OSError as error:
-        why = "has no space left" if error.errno in _FULL else "can not be written"
+    except (OSError, sqlite3.OperationalError) as error:
+        number = getattr(error, "errno", None)
+        is_full = number in _FULL or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        why = "has no space left" if is_full else "can not be written"
         raise ResourcePressureError(
-            f"the storage of the adapter store {why}: nothing was kept, try again later",
+            f"the storage of the adapter store {why}: nothing was changed, try again later",
             metadata={"resource": "storage"},
         ) from error
 

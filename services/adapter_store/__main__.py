@@ -1,0 +1,88 @@
+"""Starts the adapter store: settings, objects, serve."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from edgelora.v1.adapter_store_service_pb2_grpc import add_AdapterStoreServiceServicer_to_server
+from services.adapter_store.config import PREFIX, AdapterStoreConfig
+from services.adapter_store.hot_index import HotIndex
+from services.adapter_store.library import AdapterLibrary
+from services.adapter_store.readiness import keep_ready
+from services.adapter_store.residency import Residency
+from services.adapter_store.servicer import AdapterStoreServicer
+from services.adapter_store.storage import open_storage
+from services.adapter_store.upload import UploadArea
+from services.adapter_store.verification import Verifier
+from services.chassis.base_model import BaseModel
+from services.chassis.sealing import Sealer, boot_clock_s
+from services.chassis.server import ServiceHost, run_service
+from services.chassis.settings import ConfigError
+
+
+async def main(environ: Mapping[str, str]) -> None:
+    """Serves until SIGTERM or SIGINT."""
+    config = AdapterStoreConfig.from_env(environ)
+    try:
+        base = BaseModel.load(config.model_directory)
+        sealer = Sealer(config.seal_key)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    residency = Residency()
+    with open_storage(config.directory) as storage:
+        uploads = UploadArea(
+            storage.staging,
+            max_adapter_bytes=config.max_adapter_bytes,
+            max_uploads=config.max_concurrent_uploads,
+            min_free_bytes=config.min_free_bytes,
+        )
+        uploads.sweep()
+        library = AdapterLibrary(
+            base=base,
+            storage=storage,
+            uploads=uploads,
+            verifier=Verifier(
+                base,
+                max_rank=config.max_lora_rank,
+                timeout_s=config.verification_timeout_s,
+                max_concurrent=config.max_concurrent_verifications,
+            ),
+            residency=residency,
+            max_adapters_per_tenant=config.max_adapters_per_tenant,
+            unix_clock_s=time.time,
+            boot_clock_s=boot_clock_s,
+        )
+        index = _hot_index(config, residency)
+        host = ServiceHost([config.address])
+        servicer = AdapterStoreServicer(
+            library, sealer, boot_clock_s, index.note_change if index else lambda: None
+        )
+        host.add(
+            add_AdapterStoreServiceServicer_to_server, servicer, "edgelora.v1.AdapterStoreService"
+        )
+        if index is not None:
+            library.take_hints(await index.hints(boot_clock_s()))
+        async with host.serving(), asyncio.TaskGroup() as group:
+            tasks = [group.create_task(keep_ready(library.probe, host.set_ready))]
+            if index is not None:
+                tasks.append(group.create_task(index.run()))
+            await host.wait_for_stop()
+            for task in tasks:
+                task.cancel()
+
+
+def _hot_index(config: AdapterStoreConfig, residency: Residency) -> HotIndex | None:
+    if config.redis_url is None:
+        return None
+    try:
+        return HotIndex(
+            config.redis_url, config.redis_password, lambda: residency.live(boot_clock_s())
+        )
+    except ValueError as error:
+        raise ConfigError(f"{PREFIX}REDIS_URL is not a Redis address") from error
+
+
+if __name__ == "__main__":
+    run_service("adapter_store", main)
