@@ -1,0 +1,76 @@
+"""Starts the monitor: settings, objects, serve."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Mapping
+
+import psutil
+
+from edgelora.v1.monitor_service_pb2_grpc import add_MonitorServiceServicer_to_server
+from services.chassis.interceptor import DeadlinePolicy
+from services.chassis.sealing import boot_clock_s
+from services.chassis.server import ServiceHost, run_service
+from services.monitor.config import MonitorConfig
+from services.monitor.device import Device
+from services.monitor.history import History
+from services.monitor.last_values import LastValues
+from services.monitor.pressure import DevicePressure
+from services.monitor.pressure_board import PressureBoard
+from services.monitor.probes.sensor_files import SensorFiles
+from services.monitor.sampler import Sampler
+from services.monitor.servicer import MonitorServicer
+
+_SERVICE = "edgelora.v1.MonitorService"
+
+
+async def main(environ: Mapping[str, str]) -> None:
+    """Serves until SIGTERM or SIGINT."""
+    config = MonitorConfig.from_env(environ)
+    device = Device(
+        SensorFiles(config.root, boot_clock_s),
+        processor_names=config.processor_zones,
+        fallback_names=config.fallback_zones,
+        run_directory=config.run_directory,
+        clock=boot_clock_s,
+    )
+    last_values = LastValues(config.hold_s)
+    board = PressureBoard()
+    sampler = Sampler(
+        device.sample,
+        last_values,
+        DevicePressure(config.thresholds),
+        History(math.ceil(config.history_s / config.interval_s)),
+        board,
+        clock=boot_clock_s,
+        interval_s=config.interval_s,
+    )
+    servicer = MonitorServicer(
+        last_values,
+        board,
+        num_cores=psutil.cpu_count() or 1,
+        interval_s=config.interval_s,
+        clock=boot_clock_s,
+        wall_clock=time.time,
+    )
+    host = ServiceHost(
+        [config.address],
+        deadlines=DeadlinePolicy(unbounded_methods=frozenset({f"/{_SERVICE}/WatchPressure"})),
+    )
+    host.add(add_MonitorServiceServicer_to_server, servicer, _SERVICE)
+    async with host.serving(), asyncio.TaskGroup() as group:
+        sampling = group.create_task(sampler.run())
+        stopping = group.create_task(host.wait_for_stop())
+        first_sample = group.create_task(sampler.has_sampled.wait())
+        await asyncio.wait([first_sample, stopping], return_when=asyncio.FIRST_COMPLETED)
+        await host.set_ready(first_sample.done())
+        await stopping
+        board.close()
+        for task in (sampling, first_sample):
+            task.cancel()
+
+
+if __name__ == "__main__":
+    run_service("monitor", main)

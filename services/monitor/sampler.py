@@ -1,0 +1,105 @@
+"""Samples the device at a steady pace, whatever its sensors do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict
+
+from services.chassis.logs import get_logger
+from services.monitor.history import History
+from services.monitor.last_values import LastValues
+from services.monitor.pressure import DevicePressure
+from services.monitor.pressure_board import PressureBoard
+from services.monitor.sample import DeviceSample
+
+_SUMMARY_INTERVAL_S = 60.0
+
+
+class Sampler:
+    """Takes samples and keeps the pressure board current.
+
+    Sampling and judging are separate loops, so that a sensor that blocks makes the readings stale
+    and then unknown, and never keeps an old level alive.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], DeviceSample],
+        last_values: LastValues,
+        pressure: DevicePressure,
+        history: History,
+        board: PressureBoard,
+        *,
+        clock: Callable[[], float],
+        interval_s: float,
+    ) -> None:
+        self._read = read
+        self._last_values = last_values
+        self._pressure = pressure
+        self._history = history
+        self._board = board
+        self._clock = clock
+        self._interval_s = interval_s
+        self.has_sampled = asyncio.Event()
+        """Set with the first sample."""
+
+    async def run(self) -> None:
+        """Samples and judges for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._repeat_sample())
+            group.create_task(self._repeat_judge())
+            group.create_task(self._repeat_summary())
+
+    async def sample(self) -> None:
+        """Takes one sample. A probe that fails in a way nobody foresaw costs this one only."""
+        try:
+            sample = await asyncio.to_thread(self._read)
+        except Exception as error:  # noqa: BLE001 - the monitor outlives every sensor
+            get_logger().error("sample_failed", error_type=type(error).__name__)
+            return
+        now_s = self._clock()
+        self._last_values.update(sample, now_s)
+        self._history.append(sample, now_s)
+        self.has_sampled.set()
+
+    def judge(self) -> None:
+        """Derives the pressure from what is known now."""
+        now_s = self._clock()
+        sample = self._last_values.at(now_s)
+        before = self._board.current
+        pressure = self._pressure.update(sample, now_s)
+        if self._board.show(pressure):
+            get_logger().warning(
+                "pressure_changed",
+                before={name: level.name for name, level in asdict(before).items()},
+                now={name: level.name for name, level in asdict(pressure).items()},
+                temperature_celsius=sample.temperature_celsius,
+                memory_used_share=sample.memory_used_share,
+                battery_charge=sample.battery_charge,
+            )
+
+    async def _repeat_sample(self) -> None:
+        while True:
+            started_s = self._clock()
+            await self.sample()
+            self.judge()
+            elapsed_s = self._clock() - started_s
+            await asyncio.sleep(max(0.0, self._interval_s - elapsed_s))
+
+    async def _repeat_judge(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            self.judge()
+
+    async def _repeat_summary(self) -> None:
+        while True:
+            await asyncio.sleep(_SUMMARY_INTERVAL_S)
+            since_s = self._clock() - _SUMMARY_INTERVAL_S
+            highest = self._history.highest
+            get_logger().info(
+                "device_summarised",
+                max_temperature_celsius=highest(lambda s: s.temperature_celsius, since_s),
+                max_memory_used_share=highest(lambda s: s.memory_used_share, since_s),
+                max_cpu_utilisation=highest(lambda s: s.cpu_utilisation, since_s),
+            )

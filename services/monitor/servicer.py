@@ -1,0 +1,130 @@
+"""Translates samples and pressure to the MonitorService protos."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
+from typing import Any
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from edgelora.errors import ServiceUnavailableError
+from edgelora.v1 import monitor_service_pb2 as pb
+from edgelora.v1 import monitor_service_pb2_grpc as rpc
+from services.monitor.last_values import LastValues
+from services.monitor.pressure import Pressure
+from services.monitor.pressure_board import PressureBoard
+from services.monitor.sample import BatteryState, DeviceSample
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+_SCALARS = (
+    "temperature_celsius",
+    "cpu_frequency_hz",
+    "cpu_max_frequency_hz",
+    "cpu_utilisation",
+    "memory_total_bytes",
+    "memory_available_bytes",
+    "cpu_stall",
+    "memory_stall",
+    "io_stall",
+)
+
+
+class MonitorServicer(rpc.MonitorServiceServicer):
+    """The gRPC face of the monitor."""
+
+    def __init__(
+        self,
+        last_values: LastValues,
+        board: PressureBoard,
+        *,
+        num_cores: int,
+        interval_s: float,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._last_values = last_values
+        self._board = board
+        self._num_cores = num_cores
+        self._interval_s = interval_s
+        self._clock = clock
+        self._wall_clock = wall_clock
+
+    async def GetSnapshot(
+        self, request: pb.GetSnapshotRequest, context: _Context
+    ) -> pb.GetSnapshotResponse:
+        """Returns what is known now."""
+        if self._last_values.sampled_at_s is None:
+            raise ServiceUnavailableError(
+                "no sample has been taken yet: try again", retry_after_s=self._interval_s
+            )
+        return pb.GetSnapshotResponse(snapshot=self._snapshot())
+
+    async def WatchPressure(
+        self, request: pb.WatchPressureRequest, context: _Context
+    ) -> AsyncIterator[pb.WatchPressureResponse]:
+        """Yields the current pressure at once, then every change."""
+        async for pressure in self._board.watch():
+            yield self._pressure(pressure)
+
+    def _pressure(self, pressure: Pressure) -> pb.WatchPressureResponse:
+        return pb.WatchPressureResponse(
+            temperature=_level(pressure.temperature),
+            memory=_level(pressure.memory),
+            battery=_level(pressure.battery),
+            snapshot=self._snapshot(),
+        )
+
+    def _snapshot(self) -> pb.DeviceSnapshot:
+        now_s = self._clock()
+        sample = self._last_values.at(now_s)
+        processor_zones = sample.processor_zones
+        snapshot = pb.DeviceSnapshot(
+            num_cores=self._num_cores,
+            thermal_zones=[
+                pb.ThermalZone(
+                    name=zone.name,
+                    temperature_celsius=zone.temperature_celsius,
+                    is_processor=zone in processor_zones,
+                )
+                for zone in sample.thermal_zones
+            ],
+            processes=[pb.ProcessSample(**asdict(process)) for process in sample.processes],
+            **{name: getattr(sample, name) for name in _SCALARS},
+        )
+        if (battery := _battery(sample)) is not None:
+            snapshot.battery.CopyFrom(battery)
+        if (sampled_at_s := self._last_values.sampled_at_s) is not None:
+            age_s = now_s - sampled_at_s
+            snapshot.age.CopyFrom(_duration(age_s))
+            snapshot.sampled_at.CopyFrom(_timestamp(self._wall_clock() - age_s))
+        return snapshot
+
+
+def _battery(sample: DeviceSample) -> pb.Battery | None:
+    """None when there is no battery or nothing of it can be read."""
+    if not sample.has_battery or (sample.battery_charge is None and sample.battery_state is None):
+        return None
+    return pb.Battery(
+        charge=sample.battery_charge,
+        state=pb.BatteryState.Name(sample.battery_state or BatteryState.UNKNOWN),
+        power_w=sample.battery_power_w,
+    )
+
+
+def _level(level: int) -> str:
+    return pb.PressureLevel.Name(level)
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromMilliseconds(round(seconds * 1000))
+    return duration
+
+
+def _timestamp(seconds: float) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromMilliseconds(round(seconds * 1000))
+    return timestamp
