@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 COMPOSE = load_compose()
 SERVICES = COMPOSE["services"]
 OUR_SERVICES = ("gateway", "scheduler", "adapter_store", "inference", "monitor")
-ONLY_LOCAL: set[str] = set()
+ONLY_LOCAL = {"EDGELORA_INFERENCE_SHARED_BLOB_DIRECTORY", "EDGELORA_MONITOR_RUN_DIRECTORY"}
 """Settings that make sense only where all processes see each other's files."""
 
 
