@@ -5,8 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+)
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from uuid import uuid4
@@ -98,15 +105,18 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
         return unary
 
-    def _wrap_stream(self, method: str, inner: Callable[..., AsyncIterator[Any]]) -> Any:
+    def _wrap_stream(self, method: str, inner: Callable[..., AsyncGenerator[Any, None]]) -> Any:
         async def stream(
             request: Any, context: grpc.aio.ServicerContext[Any, Any]
         ) -> AsyncIterator[Any]:
             with self._call(method, context) as call:
                 try:
                     async with asyncio.timeout(call.limit_s):
-                        async for response in inner(_decoded(request), context):
-                            yield response
+                        # However this ends, the handler's own finally runs now, not when the
+                        # garbage collector finds it.
+                        async with aclosing(inner(_decoded(request), context)) as responses:
+                            async for response in responses:
+                                yield response
                 except EdgeLoraError as error:
                     await call.abort(error)
                 except TimeoutError:

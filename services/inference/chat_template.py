@@ -51,6 +51,9 @@ class ChatTemplate:
         environment.globals["raise_exception"] = _refuse
         self._template = environment.from_string(source)
         self._control_tokens = control_tokens
+        self._heads = {token[:cut] for token in control_tokens for cut in range(1, len(token))}
+        self._tails = {token[cut:] for token in control_tokens for cut in range(1, len(token))}
+        self._longest_part = max(map(len, self._heads), default=0)
         self._constants = constants
 
     @classmethod
@@ -97,15 +100,11 @@ class ChatTemplate:
     def _neutralised(self, content: str, marker: str) -> str:
         for token in self._control_tokens:
             content = content.replace(token, token[0] + marker + token[1:])
-        if any(_could_join(content, token) for token in self._control_tokens):
+        # A part at either end could become a control token together with what stands beside it.
+        lengths = range(1, min(self._longest_part, len(content)) + 1)
+        if any(content[-n:] in self._heads or content[:n] in self._tails for n in lengths):
             content = marker + content + marker
         return content
-
-
-def _could_join(content: str, token: str) -> bool:
-    """Whether content could become a control token together with what stands beside it."""
-    cuts = range(1, len(token))
-    return any(content.endswith(token[:cut]) or content.startswith(token[cut:]) for cut in cuts)
 
 
 def _spelling(token: object) -> str | None:

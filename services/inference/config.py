@@ -55,11 +55,13 @@ class InferenceConfig:
     fetch_timeout_s: float
     """FETCH_TIMEOUT: longest wait for the adapter store, default 10s."""
     refusal_hold_s: float
-    """REFUSAL_HOLD: how long an adapter that could not be served is not tried again, default 30s."""
+    """REFUSAL_HOLD: how long an adapter that could not be served is not tried again, default
+    30s."""
     residency_interval_s: float
     """RESIDENCY_INTERVAL: how often the store is told what is in the slots, default 5s."""
     stall_limit_s: float
-    """STALL_LIMIT: time without a step, with work queued, after which health is red, default 10s."""
+    """STALL_LIMIT: time without a step, with work queued, after which health is red, default
+    10s."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> InferenceConfig:

@@ -38,6 +38,8 @@ from services.inference.engine.step_loop import Outbox, StepLoop
 from services.inference.engine.token_bytes import TokenBytes
 from services.inference.engine.token_stream import TokenStream
 
+_STOP_LIMIT_S = 5.0
+
 
 class EngineObserver(Protocol):
     """Whoever serves the engine's needs. Called on the event loop."""
@@ -114,9 +116,12 @@ class Engine:
         await self._loaded
 
     async def stop(self) -> None:
-        """Ends the thread after the step it is in; streams still open are cut."""
+        """Ends the thread after the step it is in; streams still open are cut.
+
+        A thread that hangs in the back end is left behind; it ends with the process.
+        """
         self._commands.put(self._request_stop)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, _STOP_LIMIT_S)
 
     def submit(
         self,

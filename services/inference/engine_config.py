@@ -1,0 +1,52 @@
+"""Works the engine's sizes out of the settings and the model."""
+
+from __future__ import annotations
+
+from services.chassis.base_model import BaseModel
+from services.chassis.settings import ConfigError
+from services.inference.backends.base import BackendLimits
+from services.inference.config import DTYPE_BYTES, PREFIX, InferenceConfig
+from services.inference.engine.engine import EngineConfig
+from services.inference.engine.iteration_scheduler import StepLimits
+from services.inference.model_files import canary_token_ids, read_eos_token_ids
+from services.inference.tokenizer import TextTokenizer
+
+_MIN_SEQUENCE_TOKENS = 64
+
+
+def kv_bytes_per_token(model: BaseModel, dtype: str) -> int:
+    """Bytes the keys and values of one token take in all layers."""
+    features = model.targets["k_proj"][0] + model.targets["v_proj"][0]
+    return model.num_layers * features * DTYPE_BYTES[dtype]
+
+
+def make_engine_config(
+    config: InferenceConfig, model: BaseModel, tokenizer: TextTokenizer
+) -> EngineConfig:
+    """Raises ConfigError when the KV cache is too small to be of use."""
+    block_bytes = config.block_size * kv_bytes_per_token(model, config.dtype)
+    # More than every sequence at full length is never used.
+    most_blocks = config.max_num_seqs * -(-model.max_context_tokens // config.block_size)
+    engine_config = EngineConfig(
+        model_directory=config.model_directory,
+        limits=BackendLimits(
+            num_kv_blocks=min(config.kv_cache_bytes // block_bytes, most_blocks + 64),
+            block_size=config.block_size,
+            max_loras=config.max_loras,
+            max_lora_rank=config.max_lora_rank,
+        ),
+        step=StepLimits(
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            slot_patience_s=config.slot_patience_s,
+        ),
+        token_bytes=tokenizer.token_bytes,
+        eos_token_ids=read_eos_token_ids(config.model_directory, tokenizer),
+        canary_token_ids=canary_token_ids(tokenizer),
+    )
+    if engine_config.capacity_tokens < _MIN_SEQUENCE_TOKENS:
+        raise ConfigError(
+            f"{PREFIX}KV_CACHE_SIZE is too small: a token of {model.name} takes "
+            f"{kv_bytes_per_token(model, config.dtype)} bytes"
+        )
+    return engine_config

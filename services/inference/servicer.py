@@ -1,0 +1,223 @@
+"""Translates the InferenceService protos to the engine and back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import structlog
+from google.protobuf.duration_pb2 import Duration
+
+from edgelora.errors import PermissionDeniedError
+from edgelora.v1 import generation_pb2
+from edgelora.v1 import inference_service_pb2 as pb
+from edgelora.v1 import inference_service_pb2_grpc as rpc
+from edgelora.v1.ticket_pb2 import Sealed, Ticket
+from services.chassis.base_model import BaseModel
+from services.chassis.claims import open_ticket
+from services.chassis.sealing import Sealer, boot_clock_s
+from services.inference.adapter_loading import AdapterLoading
+from services.inference.engine.engine import Engine
+from services.inference.engine.events import Admitted, Completed, TextDelta
+from services.inference.engine.sequence import FinishReason, SampledToken
+from services.inference.prompt_encoder import PromptEncoder
+from services.inference.validation import (
+    check_generation,
+    to_adapters,
+    to_priority,
+    to_sampling,
+    to_stop,
+)
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+_REASONS = {
+    FinishReason.STOP: generation_pb2.FINISH_REASON_STOP,
+    FinishReason.LENGTH: generation_pb2.FINISH_REASON_LENGTH,
+}
+
+
+class InferenceServicer(rpc.InferenceServiceServicer):
+    """The gRPC face of a worker."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        encoder: PromptEncoder,
+        loading: AdapterLoading,
+        model: BaseModel,
+        sealer: Sealer,
+        *,
+        worker: str,
+        backend: str,
+        max_sequence_tokens: int,
+        max_loras: int,
+        max_lora_rank: int,
+        boot_clock: Callable[[], float] = boot_clock_s,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`max_sequence_tokens`: most tokens of prompt and output together."""
+        self._engine = engine
+        self._encoder = encoder
+        self._loading = loading
+        self._model = model
+        self._sealer = sealer
+        self._worker = worker
+        self._backend = backend
+        self._max_sequence_tokens = max_sequence_tokens
+        self._max_loras = max_loras
+        self._max_lora_rank = max_lora_rank
+        self._boot_clock = boot_clock
+        self._clock = clock
+
+    async def Generate(
+        self, request: pb.InferenceServiceGenerateRequest, context: _Context
+    ) -> AsyncIterator[pb.InferenceServiceGenerateResponse]:
+        """Started, deltas, Finished."""
+        arrived_s = self._clock()
+        ticket = self._open(request.ticket)
+        structlog.contextvars.bind_contextvars(
+            tenant_id=ticket.tenant_id,
+            ticket_id=ticket.ticket_id,
+            adapters=[adapter.digest for adapter in ticket.adapters],
+        )
+        options = request.options
+        check_generation(options, self._model.vocab_size)
+        adapters = to_adapters(ticket.adapters, self._max_loras)
+        priority = to_priority(ticket.priority)
+        token_ids = await self._encoder.encode(request.input)
+        self._loading.check(tuple(use.digest for use in adapters))
+        num_prompt_tokens = len(token_ids)
+        stream = self._engine.submit(
+            token_ids,
+            ticket=request.ticket,
+            sampling=to_sampling(options.sampling),
+            stop=to_stop(
+                options.stop,
+                room=self._max_sequence_tokens - num_prompt_tokens,
+                ticket_limit=ticket.max_output_tokens,
+            ),
+            num_top_logprobs=options.logprobs if options.HasField("logprobs") else None,
+            priority=priority,
+            adapters=adapters,
+            arrived_s=arrived_s,
+        )
+        num_output_tokens = 0
+        first_text_s: float | None = None
+        try:
+            # A client that leaves while a message is on its way never resumes this generator;
+            # the callback runs when the call is over, however it ends.
+            context.add_done_callback(lambda _: stream.close())  # type: ignore[arg-type]
+            async for event in stream:
+                match event:
+                    case Admitted():
+                        yield pb.InferenceServiceGenerateResponse(
+                            started=pb.Started(num_prompt_tokens=num_prompt_tokens)
+                        )
+                    case TextDelta():
+                        num_output_tokens += len(event.tokens)
+                        first_text_s = first_text_s or self._clock() - arrived_s
+                        yield pb.InferenceServiceGenerateResponse(delta=_delta(event))
+                    case Completed():
+                        structlog.contextvars.bind_contextvars(**_timings(event))
+                        yield pb.InferenceServiceGenerateResponse(finished=_finished(event))
+        finally:
+            stream.close()
+            structlog.contextvars.bind_contextvars(
+                num_prompt_tokens=num_prompt_tokens,
+                num_output_tokens=num_output_tokens,
+                ttft_ms=None if first_text_s is None else round(first_text_s * 1000, 1),
+            )
+
+    async def GetModel(self, request: pb.GetModelRequest, context: _Context) -> pb.GetModelResponse:
+        """Describes the base model."""
+        return pb.GetModelResponse(
+            name=self._model.name,
+            digest=self._model.digest,
+            max_context_tokens=self._max_sequence_tokens,
+            vocab_size=self._model.vocab_size,
+            backend=self._backend,
+            max_lora_rank=self._max_lora_rank,
+        )
+
+    async def GetEngineStatus(
+        self, request: pb.GetEngineStatusRequest, context: _Context
+    ) -> pb.GetEngineStatusResponse:
+        """Counts what the engine holds and does."""
+        status = self._engine.status
+        return pb.GetEngineStatusResponse(
+            num_running=status.num_running,
+            num_waiting=status.num_waiting,
+            num_kv_blocks=status.num_kv_blocks,
+            num_free_kv_blocks=status.num_free_kv_blocks,
+            num_adapter_slots=status.num_adapter_slots,
+            num_resident_adapters=status.num_resident_adapters,
+            num_adapter_references=status.num_adapter_references,
+            num_steps=status.num_steps,
+            num_output_tokens=status.num_output_tokens,
+            num_preemptions=status.num_preemptions,
+            weights_bytes=status.memory.weights_bytes,
+            kv_cache_bytes=status.memory.kv_cache_bytes,
+            adapter_slots_bytes=status.memory.adapter_slots_bytes,
+        )
+
+    def _open(self, sealed: Sealed) -> Ticket:
+        ticket = open_ticket(self._sealer, sealed, self._boot_clock())
+        if ticket.worker != self._worker:
+            raise PermissionDeniedError("the ticket is for another worker")
+        return ticket
+
+
+def _delta(event: TextDelta) -> generation_pb2.Delta:
+    return generation_pb2.Delta(
+        text=event.text,
+        token_ids=[token.token_id for token in event.tokens],
+        logprobs=[_logprob(token) for token in event.tokens if token.logprob is not None],
+    )
+
+
+def _logprob(token: SampledToken) -> generation_pb2.TokenLogprob:
+    assert token.logprob is not None
+    return generation_pb2.TokenLogprob(
+        token_id=token.token_id,
+        logprob=token.logprob.logprob,
+        top=[
+            generation_pb2.TopLogprob(token_id=token_id, logprob=logprob)
+            for token_id, logprob in token.logprob.top
+        ],
+    )
+
+
+def _finished(event: Completed) -> pb.Finished:
+    return pb.Finished(
+        finish_reason=_REASONS[event.finish_reason],
+        stop_string=event.stop_string,
+        usage=generation_pb2.Usage(
+            num_prompt_tokens=event.num_prompt_tokens,
+            num_output_tokens=event.num_output_tokens,
+            queue_time=_duration(event.queue_s),
+            adapter_load_time=_duration(event.adapter_load_s),
+            time_to_first_token=_duration(event.first_token_s),
+            total_time=_duration(event.total_s),
+            mean_batch_size=event.mean_batch_size,
+            num_preemptions=event.num_preemptions,
+        ),
+    )
+
+
+def _timings(event: Completed) -> dict[str, float]:
+    return {
+        "engine_queue_ms": round(event.queue_s * 1000, 1),
+        "adapter_load_ms": round(event.adapter_load_s * 1000, 1),
+        "first_token_ms": round(event.first_token_s * 1000, 1),
+        "mean_batch_size": round(event.mean_batch_size, 2),
+        "num_preemptions": event.num_preemptions,
+    }
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromMicroseconds(round(seconds * 1_000_000))
+    return duration
