@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from services.chassis.logs import get_logger
+from services.monitor.daemon_thread import call_in_daemon_thread
 from services.monitor.history import History
 from services.monitor.last_values import LastValues
 from services.monitor.pressure import DevicePressure
@@ -54,7 +55,7 @@ class Sampler:
     async def sample(self) -> None:
         """Takes one sample. A probe that fails in a way nobody foresaw costs this one only."""
         try:
-            sample = await asyncio.to_thread(self._read)
+            sample = await call_in_daemon_thread(self._read)
         except Exception as error:  # noqa: BLE001 - the monitor outlives every sensor
             get_logger().error("sample_failed", error_type=type(error).__name__)
             return

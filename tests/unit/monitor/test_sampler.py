@@ -1,0 +1,167 @@
+"""The sampler: gaps are bridged for a while, then unknown; nothing makes it stop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+from structlog.testing import capture_logs
+
+from services.monitor.history import History
+from services.monitor.last_values import LastValues
+from services.monitor.pressure import DevicePressure, Pressure, PressureLevel
+from services.monitor.pressure_board import PressureBoard
+from services.monitor.sample import DeviceSample
+from services.monitor.sampler import Sampler
+
+
+class Bench:
+    """A sampler driven by hand over the fake device."""
+
+    def __init__(self, read, config, clock):
+        self.clock = clock
+        self.last_values = LastValues(config.hold_s)
+        self.board = PressureBoard()
+        self.history = History(5)
+        self.sampler = Sampler(
+            read,
+            self.last_values,
+            DevicePressure(config.thresholds),
+            self.history,
+            self.board,
+            clock=clock,
+            interval_s=1.0,
+        )
+
+    async def tick(self):
+        await self.sampler.sample()
+        self.sampler.judge()
+        self.clock.advance(1.0)
+
+    @property
+    def now(self):
+        return self.last_values.at(self.clock())
+
+
+@pytest.fixture
+def bench(device, config, clock):
+    return Bench(device.sample, config, clock)
+
+
+async def test_one_missing_reading_keeps_the_last_for_three_seconds_N09(bench, sysfs):
+    zone = sysfs.add_zone(0, "cpu-thermal", 41000)
+    sysfs.add_supply("BAT0", type="Battery", capacity=57, status="Discharging")
+    await bench.tick()
+    sysfs.fail(zone, errno.EIO)
+    sysfs.remove("sys/class/power_supply/BAT0/capacity")
+    for _ in range(3):
+        await bench.tick()
+        assert bench.board.current.temperature is PressureLevel.NORMAL
+        assert bench.board.current.battery is PressureLevel.NORMAL
+    await bench.tick()
+    assert bench.now.temperature_celsius is None
+    assert bench.board.current.temperature is PressureLevel.UNKNOWN
+    assert bench.board.current.battery is PressureLevel.UNKNOWN
+    sysfs.fail(zone, None)
+    await bench.tick()
+    assert bench.board.current.temperature is PressureLevel.NORMAL
+
+
+async def test_a_battery_that_is_gone_on_one_call_in_ten_is_never_unknown_N09(bench, sysfs):
+    battery = sysfs.add_supply("BAT0", type="Battery", capacity=57, status="Discharging")
+    for index in range(50):
+        for file in ("type", "capacity", "status"):
+            sysfs.fail(f"{battery}/{file}", errno.ENODEV if index % 10 == 9 else None)
+        await bench.tick()
+        assert bench.board.current.battery is PressureLevel.NORMAL
+
+
+async def test_a_gap_of_the_processor_sensor_does_not_let_others_throttle_N10(bench, sysfs):
+    package = sysfs.add_monitor(0, "coretemp", 30000)
+    sysfs.add_zone(0, "acpitz", 70000)
+    await bench.tick()
+    sysfs.fail(package, errno.EBUSY)
+    await bench.tick()
+    assert bench.now.temperature_celsius == 30.0
+    assert bench.board.current.temperature is PressureLevel.NORMAL
+
+
+async def test_a_probe_that_fails_unforeseen_costs_one_sample_N09(config, clock):
+    samples = iter([DeviceSample(cpu_stall=0.5), None, DeviceSample(cpu_stall=0.25)])
+
+    def read():
+        sample = next(samples)
+        if sample is None:
+            raise RuntimeError("secret detail")
+        return sample
+
+    bench = Bench(read, config, clock)
+    await bench.tick()
+    with capture_logs() as logs:
+        await bench.tick()
+    assert logs == [{"event": "sample_failed", "error_type": "RuntimeError", "log_level": "error"}]
+    assert bench.now.cpu_stall == 0.5
+    await bench.tick()
+    assert bench.now.cpu_stall == 0.25
+
+
+async def test_a_sampler_that_hangs_makes_everything_unknown(bench, sysfs):
+    sysfs.add_zone(0, "cpu-thermal", 65000)
+    sysfs.set_memory(total_kib=1000, available_kib=900)
+    await bench.tick()
+    assert bench.board.current.temperature is PressureLevel.CRITICAL
+    bench.clock.advance(3.0)
+    bench.sampler.judge()
+    assert bench.board.current == Pressure()
+    assert bench.now == DeviceSample(thermal_zones=[])
+
+
+async def test_a_change_is_logged_with_its_reading(bench, sysfs):
+    sysfs.add_zone(0, "cpu-thermal", 65000)
+    with capture_logs() as logs:
+        await bench.tick()
+        await bench.tick()
+    [change] = [log for log in logs if log["event"] == "pressure_changed"]
+    assert change["before"]["temperature"] == "UNKNOWN"
+    assert change["now"]["temperature"] == "CRITICAL"
+    assert change["temperature_celsius"] == 65.0
+
+
+async def test_run_samples_by_itself_and_tells_of_the_first(bench):
+    running = asyncio.create_task(bench.sampler.run())
+    await bench.sampler.has_sampled.wait()
+    assert len(bench.history) >= 1
+    running.cancel()
+
+
+async def test_watchers_see_the_current_pressure_at_once_then_changes():
+    board = PressureBoard()
+    watch = board.watch()
+    assert await anext(watch) == Pressure()
+    coming = asyncio.ensure_future(anext(watch))
+    assert not board.show(Pressure())
+    hot = Pressure(temperature=PressureLevel.CRITICAL)
+    assert board.show(hot)
+    assert await coming == hot
+
+
+async def test_a_slow_watcher_skips_to_the_newest():
+    board = PressureBoard()
+    watch = board.watch()
+    await anext(watch)
+    for level in PressureLevel:
+        board.show(Pressure(memory=level))
+    assert (await anext(watch)).memory is PressureLevel.CRITICAL
+    board.close()
+    assert [pressure async for pressure in watch] == []
+
+
+def test_the_history_is_bounded():
+    history = History(3)
+    for second in range(10):
+        history.append(DeviceSample(cpu_stall=second / 10), float(second))
+    assert len(history) == 3
+    assert [sample.cpu_stall for sample in history.since(8.0)] == [0.8, 0.9]
+    assert history.highest(lambda sample: sample.cpu_stall, 0.0) == 0.9
+    assert history.highest(lambda sample: sample.io_stall, 0.0) is None
