@@ -1,0 +1,127 @@
+"""`engine`: decode speed of 8 streams with 8 adapters, beside transformers + PEFT in the same run.
+
+Ours is the whole engine (scheduling, KV blocks, sampling, detokenising) on the torch back end.
+The two run the same prompts with the same adapters, greedily, in one process with the same number
+of threads, in turn, and the medians are compared. Decode only: prefill is not in the figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.adapters import ALL_LINEAR, write_random_adapter
+from bench.deployment import load_base_model
+from bench.engine_streams import EngineStreams, num_cores
+from bench.measure import median
+from bench.result import BenchOptions, BenchResult, Target
+
+NUM_STREAMS = 8
+RANK = 16
+TARGET_RATIO = 3.0
+_CASES = (
+    # name, streams, with adapters
+    ("8 streams, 8 adapters", NUM_STREAMS, True),
+    ("8 streams, base", NUM_STREAMS, False),
+    ("1 stream, adapter", 1, True),
+    ("1 stream, base", 1, False),
+)
+
+
+def run(options: BenchOptions) -> BenchResult:
+    """Measures both in turn and compares their medians."""
+    return asyncio.run(_run(options))
+
+
+async def _run(options: BenchOptions) -> BenchResult:
+    # Imported here: they bring torch, transformers and PEFT, which listing benchmarks needs not.
+    import torch
+
+    from bench.engine_peft import PeftStreams, random_prompts
+    from services.inference.backends.torch_backend import TorchBackend
+
+    model = load_base_model(options)
+    new_tokens = 16 if options.quick else 64
+    num_rounds = 2 if options.quick else 5
+    threads = num_cores()
+    torch.set_num_threads(threads)
+    prompts = random_prompts(options.model_directory, NUM_STREAMS)
+    with tempfile.TemporaryDirectory(prefix="edgelora-bench-adapters-") as directory:
+        adapters = [
+            write_random_adapter(
+                Path(directory) / str(index),
+                model,
+                rank=RANK,
+                modules=ALL_LINEAR,
+                seed=options.seed + index,
+            )
+            for index in range(NUM_STREAMS)
+        ]
+        options.progress("loading transformers + PEFT")
+        peft = await asyncio.to_thread(PeftStreams, options.model_directory, adapters)
+        options.progress("loading the engine")
+        engine = EngineStreams(
+            TorchBackend(num_threads=threads),
+            options.model_directory,
+            adapters,
+            max_streams=NUM_STREAMS,
+            max_tokens=prompts.shape[1] + new_tokens + 1,
+        )
+        await engine.start(prompts)
+    try:
+        rows = []
+        for name, streams, with_adapters in _CASES:
+            options.progress(name)
+            rows.append(
+                await _compare(
+                    name, engine, peft, prompts[:streams], with_adapters, new_tokens, num_rounds
+                )
+            )
+    finally:
+        await engine.stop()
+    return BenchResult(
+        results={
+            "backend": "torch, float32",
+            "threads": threads,
+            "adapter_rank": RANK,
+            "prompt_tokens": prompts.shape[1],
+            "new_tokens": new_tokens,
+            "rounds": num_rounds,
+            "decode_tokens_per_s": rows,
+        },
+        targets=[Target.at_least("engine_to_peft_8_adapters", TARGET_RATIO, rows[0]["ratio"])],
+    )
+
+
+async def _compare(
+    name: str,
+    engine: EngineStreams,
+    peft: Any,
+    prompts: NDArray[np.int32],
+    with_adapters: bool,
+    new_tokens: int,
+    num_rounds: int,
+) -> dict[str, Any]:
+    theirs: list[float] = []
+    ours: list[float] = []
+    for _ in range(num_rounds):
+        theirs.append(
+            await asyncio.to_thread(
+                peft.decode_speed, prompts, new_tokens, with_adapters=with_adapters
+            )
+        )
+        speed = await engine.measure(prompts, new_tokens, with_adapters=with_adapters)
+        ours.append(speed.tokens_per_s)
+    return {
+        "case": name,
+        "engine": round(median(ours), 1),
+        "peft": round(median(theirs), 1),
+        "ratio": round(median(ours) / median(theirs), 2),
+        "engine_runs": [round(value, 1) for value in ours],
+        "peft_runs": [round(value, 1) for value in theirs],
+    }
