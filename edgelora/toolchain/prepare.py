@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from edgelora.toolchain.errors import ModelExistsError, ToolchainError
-from edgelora.toolchain.gguf_source import GgufModel
-from edgelora.toolchain.hf_source import HuggingFaceModel
 from edgelora.toolchain.llama_layout import FAMILY
 from edgelora.toolchain.model_source import ModelSource, TokenizerFiles
 from edgelora.toolchain.progress import progress_bar
@@ -81,6 +79,10 @@ def list_models(home: Path) -> list[BaseModel]:
 
 
 def _open_source(source: str | Path, home: Path) -> ModelSource:
+    # Imported only now: whoever lists models needs neither gguf nor tokenizers.
+    from edgelora.toolchain.gguf_source import GgufModel
+    from edgelora.toolchain.hf_source import HuggingFaceModel
+
     if str(source) == DEFAULT_SOURCE:
         return GgufModel(default_gguf(home / "cache"))
     path = Path(source).expanduser()
