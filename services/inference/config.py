@@ -61,7 +61,7 @@ class InferenceConfig:
     """RESIDENCY_INTERVAL: how often the store is told what is in the slots, default 5s."""
     stall_limit_s: float
     """STALL_LIMIT: time without a step, with work queued, after which health is red, default
-    10s."""
+    30s."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> InferenceConfig:
@@ -91,7 +91,7 @@ class InferenceConfig:
             fetch_timeout_s=settings.duration_s("FETCH_TIMEOUT", 10.0),
             refusal_hold_s=settings.duration_s("REFUSAL_HOLD", 30.0),
             residency_interval_s=settings.duration_s("RESIDENCY_INTERVAL", 5.0),
-            stall_limit_s=settings.duration_s("STALL_LIMIT", 10.0),
+            stall_limit_s=settings.duration_s("STALL_LIMIT", 30.0),
         )
         settings.finish()
         return config
