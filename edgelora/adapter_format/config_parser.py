@@ -43,6 +43,8 @@ _REASONS = {
     "loftq_config": "this initialisation would change the shared base model",
     "eva_config": "this initialisation is not served",
     "corda_config": "this initialisation would change the shared base model",
+    "auto_map": "nothing is ever imported for an adapter: remove the field",
+    "trust_remote_code": "nothing is ever imported for an adapter: remove the field",
 }
 _HARMLESS_INITS = ("gaussian", "orthogonal")
 """Ways to start training that leave the base weights alone. PiSSA, OLoRA, LoftQ and others
@@ -50,9 +52,14 @@ subtract from the base, so their factors mean nothing beside an unchanged base."
 
 
 def refuse(key: str, why: str) -> AdapterRejectedError:
-    """The refusal of one field of the configuration."""
-    name = shown(key)
-    return AdapterRejectedError(f"{FILE}: {name}: {why}", field=f"config.{name}")
+    """The refusal of one field of the configuration.
+
+    The message names any harmless key; `field` only those of ours, because fields are logged.
+    """
+    is_ours = key in _READ or key in _REASONS
+    return AdapterRejectedError(
+        f"{FILE}: {shown(key)}: {why}", field=f"config.{key}" if is_ours else "config"
+    )
 
 
 def parse_adapter_config(data: bytes, *, max_rank: int) -> AdapterConfig:

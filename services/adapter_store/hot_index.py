@@ -170,8 +170,7 @@ class HotIndex:
             self._url,
             password=self._password,
             protocol=2,  # no HELLO and no client metadata: the user's rights are few
-            lib_name=None,
-            lib_version=None,
+            driver_info=None,
             socket_timeout=_EXCHANGE_TIMEOUT_S,
             socket_connect_timeout=_EXCHANGE_TIMEOUT_S,
             max_connections=2,

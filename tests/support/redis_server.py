@@ -15,8 +15,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 STORE_USER = "edgelora-store"
-PASSWORD = "a password for tests"  # noqa: S105
-ADMIN_PASSWORD = "the operator of the test"  # noqa: S105
+PASSWORD = "a password for tests"
+ADMIN_PASSWORD = "the operator of the test"
 STORE_COMMANDS = (
     "ping", "multi", "exec", "discard", "del", "set", "expire",
     "hset", "hlen", "hgetall", "sadd", "scard", "smembers",
@@ -71,8 +71,7 @@ class RedisServer:
             username="operator",
             password=ADMIN_PASSWORD,
             protocol=2,
-            lib_name=None,
-            lib_version=None,
+            driver_info=None,
         )
 
     def stop(self) -> None:
