@@ -73,7 +73,8 @@ class DemoView:
             self._status = None
 
     def _print_line(self, result: StreamResult, line: str) -> None:
-        self._console.print(f"{result.tenant}/{result.adapter} | {line}", soft_wrap=True)
+        if line:
+            self._console.print(f"{result.tenant}/{result.adapter} | {line}", soft_wrap=True)
 
     def _panels(self) -> Group | Columns:
         is_wide = self._console.width >= 100

@@ -110,6 +110,11 @@ def _usage_text(error: click.UsageError) -> str:
 def _explain(error: Exception) -> str:
     if _is_ours(error):
         return str(error)
+    if isinstance(error, ModuleNotFoundError):
+        return (
+            f"the Python package {error.name} is missing: run `pip install 'edgelora[train]'`, "
+            "which brings all of them"
+        )
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return (

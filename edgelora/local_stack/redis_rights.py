@@ -4,13 +4,18 @@ from __future__ import annotations
 
 USER = "edgelora-store"
 KEY_PREFIX = "edgelora:"
-COMMANDS = ("ping",)
+COMMANDS = (
+    *("ping", "multi", "exec"),
+    *("set", "del", "expire"),
+    *("hset", "hlen", "hgetall"),
+    *("sadd", "scard", "smembers"),
+)
+"""Those services/adapter_store/hot_index.py uses, and no other."""
 
 
 def acl_line(password_sha256: str) -> str:
     """The `user` line of a Redis configuration or ACL file."""
     rights = " ".join(f"+{command}" for command in COMMANDS)
     return (
-        f"user {USER} on #{password_sha256} resetkeys ~{KEY_PREFIX}* "
-        f"resetchannels &{KEY_PREFIX}* -@all {rights}"
+        f"user {USER} on #{password_sha256} resetkeys ~{KEY_PREFIX}* resetchannels -@all {rights}"
     )

@@ -34,7 +34,8 @@ class ServiceSpec:
     probe: Callable[[], Awaitable[bool]]
     """Whether it is ready; it may be asked before anything listens."""
     sockets: Sequence[Path] = ()
-    """Removed before each start, when a killed predecessor may have left them."""
+    """It makes them when it listens. Removed before each start: a killed predecessor may have left
+    them."""
     stop_grace_s: float = 12.0
 
 
@@ -204,7 +205,11 @@ class Supervisor:
             self._launch(service)
 
     async def _probe(self, service: _Service) -> None:
-        while not await service.spec.probe():  # noqa: ASYNC110 - another process's state
+        spec = service.spec
+        # Looking for the socket is cheap; a probe may open a connection.
+        while not (  # noqa: ASYNC110 - the state of another process
+            all(path.exists() for path in spec.sockets) and await spec.probe()
+        ):
             await asyncio.sleep(_PROBE_INTERVAL_S)
         service.ready.set()
         service.was_ready = True

@@ -43,6 +43,7 @@ def service_environments(wiring: Wiring) -> dict[str, dict[str, str]]:
     return {
         "monitor": {
             "EDGELORA_MONITOR_ADDRESS": to["monitor"],
+            "EDGELORA_MONITOR_RUN_DIRECTORY": str(wiring.pids_dir),
         },
         "adapter_store": {
             "EDGELORA_STORE_ADDRESS": to["adapter_store"],
@@ -58,6 +59,11 @@ def service_environments(wiring: Wiring) -> dict[str, dict[str, str]]:
         },
         "inference": {
             "EDGELORA_INFERENCE_ADDRESS": to["inference"],
+            "EDGELORA_INFERENCE_NAME": WORKER,
+            "EDGELORA_INFERENCE_MODEL_DIRECTORY": str(wiring.model_dir),
+            "EDGELORA_INFERENCE_STORE_ADDRESS": to["adapter_store"],
+            "EDGELORA_INFERENCE_SHARED_BLOB_DIRECTORY": str(wiring.store_dir / "blobs"),
+            "EDGELORA_INFERENCE_SEAL_KEY_FILE": str(wiring.seal_key_file),
         },
         "scheduler": {
             "EDGELORA_SCHEDULER_ADDRESS": to["scheduler"],
