@@ -126,6 +126,10 @@ class StoreProcess:
             self.kill()
         self._run_dir.cleanup()
 
+    def has_socket(self) -> bool:
+        """Whether the socket is there."""
+        return Path(self.address.removeprefix("unix:")).exists()
+
     def blobs(self) -> list[Path]:
         """Files in the blob directory."""
         return sorted((self.directory / "blobs").iterdir())

@@ -1,0 +1,187 @@
+"""The verification process: bounded, powerless, and no way around it."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from edgelora.adapter_format import adapter_digest, parse_adapter_config
+from edgelora.errors import AdapterRejectedError, DataCorruptError
+from services.adapter_store import verification
+from services.adapter_store.library import AdapterLibrary, UploadHeader
+from services.adapter_store.residency import Residency
+from services.adapter_store.storage import open_storage
+from services.adapter_store.upload import UploadArea
+from services.adapter_store.verification import VerifiedAdapter, Verifier
+from services.chassis.base_model import BaseModel
+from tests.integration.adapter_store.store_process import tiny_base
+from tests.support.adapter_files import AdapterFiles, good_adapter
+
+pytestmark = pytest.mark.integration
+
+
+def verifier(base: BaseModel | None = None, timeout_s: float = 30.0) -> Verifier:
+    return Verifier(base or tiny_base(), max_rank=64, timeout_s=timeout_s, max_concurrent=2)
+
+
+async def verify(tmp_path, files: AdapterFiles, **options) -> VerifiedAdapter:
+    config, weights = tmp_path / "config", tmp_path / "weights"
+    config.write_bytes(files.config)
+    weights.write_bytes(files.weights)
+    return await verifier(**options).verify(config, weights)
+
+
+async def test_finds_the_same_digest_as_a_worker_will(tmp_path):
+    files = good_adapter()
+    found = await verify(tmp_path, files)
+    config = parse_adapter_config(files.config, max_rank=64)
+    assert found.digest == adapter_digest(config, files.weights)
+    stored = parse_adapter_config(found.canonical_config, max_rank=64)
+    assert found.digest == adapter_digest(stored, files.weights)
+
+
+async def test_process_that_hangs_is_ended_and_the_adapter_refused(tmp_path):
+    with pytest.raises(AdapterRejectedError, match="more than") as caught:
+        await verify(tmp_path, good_adapter(), timeout_s=0.001)
+    assert caught.value.field == "weights"
+
+
+async def test_process_that_crashes_means_refused(tmp_path, monkeypatch):
+    start = asyncio.create_subprocess_exec
+
+    async def start_and_kill(*arguments, **options):
+        process = await start(*arguments, **options)
+        process.kill()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_kill)
+    with pytest.raises(AdapterRejectedError, match="fail"):
+        await verify(tmp_path, good_adapter())
+
+
+@pytest.mark.parametrize("module", ["json.tool", "this", "edgelora.errors"])
+async def test_process_that_answers_something_else_means_refused(tmp_path, monkeypatch, module):
+    monkeypatch.setattr(verification, "CHILD_MODULE", module)
+    with pytest.raises(AdapterRejectedError, match="gave no answer"):
+        await verify(tmp_path, good_adapter())
+
+
+async def test_memory_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(verification, "_BASE_MEMORY_BYTES", 1 << 20)
+    with pytest.raises(AdapterRejectedError):
+        await verify(tmp_path, good_adapter())
+
+
+async def test_planted_environment_has_no_effect_T37_T08(tmp_path, monkeypatch):
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    canary = tmp_path / "pwn-canary"
+    for name in ("sitecustomize.py", "usercustomize.py", "numpy.py", "startup.py"):
+        (evil / name).write_text(f"open({str(canary)!r}, 'w')\n")
+    monkeypatch.chdir(evil)
+    monkeypatch.setenv("PYTHONPATH", str(evil))
+    monkeypatch.setenv("PYTHONSTARTUP", str(evil / "startup.py"))
+    monkeypatch.setenv("PYTHONUSERBASE", str(evil))
+    await verify(tmp_path, good_adapter())
+    assert not canary.exists()
+    # Control: without isolation the planted module would have run.
+    assert outcome_without_isolation() == 0
+    assert canary.exists()
+
+
+def outcome_without_isolation() -> int:
+    return subprocess.run([sys.executable, "-c", "pass"]).returncode
+
+
+ATTACKS = {
+    "open": "open('/etc/hostname')",
+    "import": "import this",
+    "import by name": "__import__('antigravity')",
+    "exec": "exec('1')",
+    "compile": "compile('1', 'x', 'eval')",
+    "run": "os.execv('/bin/true', ['true'])",
+    "spawn": "os.posix_spawn('/bin/true', ['true'], {})",
+    "fork": "os.fork()",
+    "shell": "os.system('true')",
+    "socket": "socket.socket()",
+    "unpickle": "pickle.loads(dumped)",
+    "native": "ctypes.CDLL(None)",
+    "remove": "os.remove('/nonexistent')",
+    "list": "os.listdir('/')",
+    "kill": "os.kill(os.getppid(), 0)",
+}
+PREPARE = (
+    "import ctypes, os, pickle, socket, sys\n"
+    "from services.adapter_store.verification_child import give_up_rights\n"
+    "dumped = pickle.dumps(os.getpid)\n"
+    "sys.stdout.flush()\n"
+)
+
+
+def outcome(code: str) -> int:
+    return subprocess.run(
+        [sys.executable, "-I", "-c", PREPARE + code], capture_output=True, cwd="/"
+    ).returncode
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
+def test_process_can_do_nothing_once_it_has_given_up_its_rights_T01_T08_T09(attack):
+    assert outcome(f"give_up_rights(1 << 31, 10)\n{attack}\nos._exit(0)") == 3
+
+
+def test_process_still_ends_well_when_it_does_nothing():
+    assert outcome("give_up_rights(1 << 31, 10)\nos._exit(0)") == 0
+
+
+def test_limits_of_the_operating_system_hold_too():
+    code = (
+        "import resource as r\n"
+        "give_up_rights(1 << 31, 10)\n"
+        "limits = [r.getrlimit(n) for n in (r.RLIMIT_CORE, r.RLIMIT_FSIZE, r.RLIMIT_NOFILE)]\n"
+        "os._exit(0 if limits == [(0, 0)] * 3 and r.getrlimit(r.RLIMIT_AS)[1] == 1 << 31 else 9)"
+    )
+    assert outcome(code) == 0
+
+
+class SwappingVerifier(Verifier):
+    """Replaces the staged weights by another good adapter before they are verified."""
+
+    async def verify(self, config, weights):
+        weights.write_bytes(good_adapter(99).weights)
+        return await super().verify(config, weights)
+
+
+async def test_bytes_verified_have_to_be_the_bytes_received_T32(tmp_path):
+    files = good_adapter(1)
+
+    async def chunks():
+        yield "config", files.config
+        yield "weights", files.weights
+
+    with open_storage(tmp_path / "store") as storage:
+        uploads = UploadArea(
+            storage.staging, max_adapter_bytes=1 << 20, max_uploads=2, min_free_bytes=0
+        )
+        library = AdapterLibrary(
+            base=tiny_base(),
+            storage=storage,
+            uploads=uploads,
+            verifier=SwappingVerifier(tiny_base(), max_rank=64, timeout_s=30, max_concurrent=1),
+            residency=Residency(),
+            max_adapters_per_tenant=10,
+            unix_clock_s=lambda: 0.0,
+            boot_clock_s=lambda: 0.0,
+        )
+        header = UploadHeader(
+            alias=None,
+            description="",
+            replace_alias=False,
+            config_bytes=len(files.config),
+            weights_bytes=len(files.weights),
+        )
+        with pytest.raises(DataCorruptError):
+            await library.register("a", header, chunks())
+        assert list(storage.blobs.directory.iterdir()) == []
+        assert list(storage.staging.iterdir()) == []
+        assert storage.reader.adapters("a") == []
