@@ -136,6 +136,8 @@ class TorchBackend:
         order, lora = order_chunks(chunks, self._device)
         ordered = [chunks[index] for index in order]
         attention = self._cache.plan(ordered)
+        for bank in self._banks.values():
+            bank.begin(lora)
         counts = [len(chunk.token_ids) for chunk in ordered]
         tokens = np.concatenate([chunk.token_ids for chunk in ordered])
         positions = np.concatenate(
@@ -154,24 +156,24 @@ class TorchBackend:
         for index, layer in enumerate(weights.layers):
             y = rms_norm(x, hidden, layer.attention_norm, eps)
             qkv = layer.qkv(y)
-            self._banks["qkv"].add(index, qkv, y, lora)
+            self._banks["qkv"].add(index, qkv, y)
             heads = qkv.view(len(x), -1, config.head_dim)
             rotate(heads[:, :rotated_heads], cos, signed_sin)
             y = self._cache.attend(index, heads, attention)
             output = layer.o(y)
-            self._banks["o"].add(index, output, y, lora)
+            self._banks["o"].add(index, output, y)
             x = output.add_(x)
 
             y = rms_norm(x, hidden, layer.mlp_norm, eps)
             gate_up = layer.gate_up(y)
-            self._banks["gate_up"].add(index, gate_up, y, lora)
+            self._banks["gate_up"].add(index, gate_up, y)
             gate, up = (
                 gate_up[:, : config.intermediate_size],
                 gate_up[:, config.intermediate_size :],
             )
             y = silu(gate).mul_(up)
             output = layer.down(y)
-            self._banks["down"].add(index, output, y, lora)
+            self._banks["down"].add(index, output, y)
             x = output.add_(x)
 
         last_rows = np.empty(len(chunks), dtype=np.int64)

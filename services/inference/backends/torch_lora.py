@@ -55,6 +55,18 @@ class LoraBags:
     weights: Tensor | None
     """[1, pairs, 1], or None where every weight is one."""
     _indices: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+    _offsets: dict[int, Tensor] = field(default_factory=dict)
+
+    def offsets(self, count: int) -> Tensor:
+        """Where the bag of each pair begins when it holds `count` rows; one more at the end."""
+        if count not in self._offsets:
+            pairs = len(self.slots)
+            self._offsets[count] = torch.arange(pairs + 1, device=self.slots.device) * count
+        return self._offsets[count]
+
+    def row_offsets(self, count: int) -> Tensor:
+        """The same for the bag of each row, which holds `count` rows for each of its pairs."""
+        return self.offsets(count) if self.pair_rows is None else self.first_pair * count
 
     def indices(self, stride: int, count: int) -> Tensor:
         """Rows slot * stride + (0 .. count - 1) of every pair, flat."""
@@ -144,48 +156,37 @@ class LoraBank:
         first = slot * self._max_rank
         return a, self._b[layer][index][first : first + rank]
 
-    def add(self, layer: int, y: Tensor, x: Tensor, step: LoraStep) -> None:
-        """Adds the updates to y, [rows, sum of out_features], from x, [rows, in_features]."""
+    def begin(self, step: LoraStep) -> None:
+        """Makes `step` the one that `add` works on."""
+        self._step = step
         if step.bags is not None:
-            self._add_bags(layer, y, x, step.bags)
-        for run in step.runs:
+            self._bag_ranks: list[list[int]] = self._ranks[step.bags.slot_ids].max(axis=0).tolist()
+
+    def add(self, layer: int, y: Tensor, x: Tensor) -> None:
+        """Adds the updates to y, [rows, sum of out_features], from x, [rows, in_features]."""
+        if self._step.bags is not None:
+            self._add_bags(layer, y, x, self._step.bags)
+        for run in self._step.runs:
             for slot, weight in zip(run.slots, run.weights, strict=True):
                 self._add_run(layer, y[run.start : run.stop], x[run.start : run.stop], slot, weight)
 
     def _add_bags(self, layer: int, y: Tensor, x: Tensor, bags: LoraBags) -> None:
-        ranks = self._ranks[bags.slot_ids, layer].max(axis=0).tolist()
+        ranks = self._bag_ranks[layer]
         rank, modules, inputs = max(ranks), len(self.modules), self._in_features
         if rank == 0:
             return
         x = x[: bags.stop] if bags.pair_rows is None else x[bags.pair_rows]
-        pairs = x.shape[0]
-        h = torch.embedding_bag(
-            self._a[layer][:, : rank * modules],
-            bags.indices(inputs, inputs),
-            torch.arange(0, pairs * inputs + 1, inputs, device=x.device),
-            False,
-            0,
-            False,
-            x.reshape(-1),
-            True,
-        )[0]
-        h = h.view(pairs, rank, modules).permute(2, 0, 1)
+        a = self._a[layer][:, : rank * modules]
+        h = _bag_sums(a, bags.indices(inputs, inputs), bags.offsets(inputs), x)
+        # The flat view of a module's part must be dense: strided weights take a slow kernel.
+        h = h.view(-1, rank, modules).permute(2, 0, 1).contiguous()
         if bags.weights is not None:
-            h = h * bags.weights
+            h *= bags.weights
         for index, (rank, columns) in enumerate(zip(ranks, self._columns, strict=True)):
-            if rank == 0:
-                continue
-            update = torch.embedding_bag(
-                self._b[layer][index],
-                bags.indices(self._max_rank, rank),
-                bags.first_pair * rank,
-                False,
-                0,
-                False,
-                h[index, :, :rank].reshape(-1),
-                True,
-            )[0]
-            y[: bags.stop, columns].add_(update)
+            if rank > 0:
+                b, indices = self._b[layer][index], bags.indices(self._max_rank, rank)
+                update = _bag_sums(b, indices, bags.row_offsets(rank), h[index, :, :rank])
+                y[: bags.stop, columns].add_(update)
 
     def _add_run(self, layer: int, y: Tensor, x: Tensor, slot: int, weight: Tensor | None) -> None:
         ranks = self._ranks[slot, layer].tolist()
@@ -201,3 +202,15 @@ class LoraBank:
             if rank > 0:
                 b = self._b[layer][index][first : first + rank]
                 y[:, columns].addmm_(h[index, :, :rank], b)
+
+
+def _bag_sums(bank: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
+    """Returns for each bag the sum of its rows of `bank`, each times its weight.
+
+    `indices`: the rows, bag after bag; `offsets`: where each bag begins, one more at the end;
+    `weights`: one number for each index, of any shape.
+    """
+    sums: Tensor = torch.embedding_bag(
+        bank, indices, offsets, False, 0, False, weights.reshape(-1), True
+    )[0]
+    return sums
