@@ -10,6 +10,7 @@ from edgelora.v1.scheduler_service_pb2_grpc import add_SchedulerServiceServicer_
 from services.chassis.channel import open_channel
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.chassis.server import ServiceHost, run_service
+from services.chassis.settings import ConfigError
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.dispatcher import Dispatcher
 from services.scheduler.leases import LeaseTable
@@ -24,6 +25,10 @@ from services.scheduler.worker_health import WorkerHealth
 async def main(environ: Mapping[str, str]) -> None:
     """Serves until SIGTERM or SIGINT."""
     config = SchedulerConfig.from_env(environ)
+    try:
+        sealer = Sealer(config.seal_key)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     roster = Roster(config.workers, config.max_running_per_worker, boot_clock_s())
     schedule = Schedule(
         RequestQueue(config.limits),
@@ -36,9 +41,7 @@ async def main(environ: Mapping[str, str]) -> None:
     host = ServiceHost([config.address])
     async with open_channel(config.store_address) as channel:
         store = AdapterStore(channel, timeout_s=config.store_timeout_s)
-        servicer = SchedulerServicer(
-            dispatcher, schedule, store, Sealer(config.seal_key), boot_clock_s
-        )
+        servicer = SchedulerServicer(dispatcher, schedule, store, sealer, boot_clock_s)
         host.add(add_SchedulerServiceServicer_to_server, servicer, "edgelora.v1.SchedulerService")
         async with host.serving(), asyncio.TaskGroup() as group:
             tasks = [group.create_task(dispatcher.run())]

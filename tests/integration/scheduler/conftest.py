@@ -1,4 +1,4 @@
-"""A real scheduler process beside a stand-in store and health-only workers."""
+"""A real scheduler process beside a real adapter store and health-only workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,11 @@ from edgelora.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from services.chassis.channel import open_channel
 from services.chassis.claims import seal_claim
 from services.chassis.sealing import Sealer, boot_clock_s
+from tests.integration.adapter_store.store_process import SEAL_KEY, StoreClient, StoreProcess
+from tests.support.adapter_files import good_adapter
 from tests.support.health_only_worker import make_worker
 from tests.support.service_process import ServiceProcess
-from tests.support.standin_store import StandinStore, host_store
 
-KEY = b"a seal key of at least 32 bytes!"
 _DEFAULTS = {"MAX_RUNNING_PER_WORKER": "2", "HEARTBEAT": "200ms"}
 
 
@@ -30,8 +30,9 @@ class SchedulerBench:
     def __init__(self, directory: Path, stack: AsyncExitStack) -> None:
         self._directory = directory
         self._stack = stack
-        self.sealer = Sealer(KEY)
-        self.store = StandinStore(self.sealer)
+        self.sealer = Sealer(SEAL_KEY)
+        self.store: StoreClient
+        self._store_address = self.address("store")
         self.process: ServiceProcess
         self.stub: SchedulerServiceStub
 
@@ -39,9 +40,18 @@ class SchedulerBench:
         return f"unix:{self._directory}/{name}.sock"
 
     async def start_store(self) -> None:
-        await self._stack.enter_async_context(
-            host_store(self.store, self.address("store")).serving()
-        )
+        """The real adapter store; tests that use the base model alone need none."""
+        process = StoreProcess(self._directory)
+        self._stack.callback(process.close)
+        await process.start()
+        self._store_address = process.address
+        channel = await self._stack.enter_async_context(open_channel(process.address))
+        self.store = StoreClient(channel)
+
+    async def register(self, tenant_id: str, alias: str) -> str:
+        """Uploads a small adapter and returns its digest."""
+        response = await self.store.register(tenant_id, good_adapter(), alias=alias)
+        return response.adapter.digest
 
     async def start_worker(self, name: str):
         """A health-only worker in this process; the host can change its readiness."""
@@ -63,10 +73,10 @@ class SchedulerBench:
     async def start(self, workers: tuple[str, ...] = ("w0",), **settings: str) -> None:
         """Starts the scheduler and opens a channel to it."""
         key_file = self._directory / "seal.key"
-        key_file.write_bytes(KEY)
+        key_file.write_bytes(SEAL_KEY)
         environ = {
             "ADDRESS": self.address("scheduler"),
-            "STORE_ADDRESS": self.address("store"),
+            "STORE_ADDRESS": self._store_address,
             "WORKERS": ",".join(f"{name}={self.address(name)}" for name in workers),
             "SEAL_KEY_FILE": str(key_file),
             **_DEFAULTS,
@@ -147,17 +157,9 @@ class SchedulerBench:
         return queues
 
 
-@asynccontextmanager
-async def _bench() -> AsyncIterator[SchedulerBench]:
-    with tempfile.TemporaryDirectory(prefix="el-") as directory:
-        async with AsyncExitStack() as stack:
-            bench = SchedulerBench(Path(directory), stack)
-            await bench.start_store()
-            yield bench
-
-
 @pytest.fixture
 async def bench() -> AsyncIterator[SchedulerBench]:
-    """Nothing but the stand-in store runs yet."""
-    async with _bench() as running:
-        yield running
+    """Nothing runs yet."""
+    with tempfile.TemporaryDirectory(prefix="el-") as directory:
+        async with AsyncExitStack() as stack:
+            yield SchedulerBench(Path(directory), stack)

@@ -10,8 +10,6 @@ from services.chassis.channel import translate_errors
 
 pytestmark = pytest.mark.integration
 
-DIGEST = "sha256:" + "b" * 64
-
 
 def ready(queues) -> list[str]:
     return [worker.name for worker in queues.workers if worker.is_ready]
@@ -65,8 +63,9 @@ async def test_without_any_worker_requests_are_refused(bench):
 
 
 async def test_adapters_draw_requests_to_the_worker_that_holds_them(bench):
-    bench.store.digests["acme", "mail"] = DIGEST
-    bench.store.resident_on["w1"] = [DIGEST]
+    await bench.start_store()
+    digest = await bench.register("acme", "mail")
+    await bench.store.report("w1", digest)
     await bench.start_worker("w0")
     await bench.start_worker("w1")
     await bench.start(workers=("w0", "w1"))

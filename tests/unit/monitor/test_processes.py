@@ -53,5 +53,15 @@ def test_a_dead_process_vanishes_and_its_successor_is_followed_afresh(tmp_path, 
         second.kill()
 
 
+def test_a_pid_file_that_changes_is_followed(tmp_path, probe, clock):
+    (tmp_path / "inference.pid").write_text(str(os.getpid()))
+    probe.read()
+    clock.advance(1.0)
+    (tmp_path / "inference.pid").write_text(str(os.getppid()))
+    assert probe.read() == []
+    clock.advance(1.0)
+    assert [use.pid for use in probe.read()] == [os.getppid()]
+
+
 def test_without_a_run_directory_nothing_is_followed(clock):
     assert ProcessProbe(None, clock).read() == []

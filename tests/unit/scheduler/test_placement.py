@@ -33,6 +33,11 @@ def test_a_full_holder_is_passed_over():
     assert choose_worker(workers, {"holder": 4}, load_factor=10.0) == "other"
 
 
+def test_a_full_worker_under_the_bound_leaves_any_place_to_be_taken():
+    workers = [load("small", 1, 1), load("large", 3, 8)]
+    assert choose_worker(workers, {}, load_factor=1.0) == "large"
+
+
 def test_no_place_no_worker():
     assert choose_worker([load("a", 4), load("b", 4)], {"a": 1}, load_factor=1.25) is None
     assert choose_worker([], {}, load_factor=1.25) is None

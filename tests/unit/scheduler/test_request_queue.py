@@ -32,6 +32,23 @@ def test_an_overdue_class_goes_first_once():
     assert queue.pop(15.1).priority is Priority.INTERACTIVE
 
 
+def test_of_two_overdue_classes_the_one_that_was_due_first_goes_first():
+    queue = RequestQueue(make_limits())
+    queue.push(make_request(priority=Priority.BACKGROUND), 11.0)
+    queue.push(make_request(priority=Priority.BATCH), 0.0)
+    assert queue.pop(20.0).priority is Priority.BATCH
+    queue.push(make_request(priority=Priority.BATCH), 2.0)
+    assert queue.pop(20.0).priority is Priority.BACKGROUND
+
+
+def test_the_earlier_due_background_goes_before_the_overdue_batch():
+    queue = RequestQueue(make_limits())
+    queue.push(make_request(priority=Priority.BACKGROUND), 0.0)
+    queue.push(make_request(priority=Priority.BATCH), 0.0)
+    assert queue.pop(20.0).priority is Priority.BACKGROUND
+    assert queue.pop(20.0).priority is Priority.BATCH
+
+
 def test_requests_for_one_adapter_do_not_starve_another_Q03():
     """A, B, A, A, A, ... for ever: within a tenant the order of arrival holds."""
     queue = RequestQueue(make_limits())
