@@ -44,7 +44,7 @@ class WorkerReport:
 
     worker: str
     incarnation: int
-    """Larger for each new process of the same worker."""
+    """Larger for each new process of the same worker: its start on the node's boot clock, in ns."""
     reported_at_s: float
     """Boot clock."""
     slots: Mapping[str, SlotReport]

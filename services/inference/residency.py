@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Callable
 
@@ -43,7 +42,8 @@ class ResidencyReporter:
         self._worker = worker
         self._interval_s = interval_s
         self._clock = clock
-        self._incarnation = secrets.randbits(63) | 1
+        # Grows with each new process of the node: the store refuses the smaller of two.
+        self._incarnation = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._changed = asyncio.Event()
         self._is_store_reachable = True
 
