@@ -21,6 +21,8 @@ from edgelora.errors import InvalidRequestError
 
 FILE_NAME = "tokenizer_config.json"
 _MARKER_DIGITS = 24
+_FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a template's own code may raise on a conversation it was not written for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class ChatTemplate:
             text = self._template.render(
                 messages=turns, add_generation_prompt=True, **self._constants
             )
-        except (_RefusedError, jinja2.TemplateError):
+        except (_RefusedError, jinja2.TemplateError, *_FAULTS):
             raise InvalidRequestError(
                 "messages: the model's chat template refuses this conversation: "
                 "check the order of the roles",
