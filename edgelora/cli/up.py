@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 from rich.console import Console
@@ -51,7 +52,16 @@ class _Wish:
     type=click.IntRange(0, 65535),
     help="Gateway's port; 0 takes any. [default: 50051, or any when it is taken]",
 )
-@click.option("--redis-url", help="An existing Redis, redis:// or unix://, instead of our own.")
+@click.option(
+    "--redis-url",
+    envvar="EDGELORA_REDIS_URL",
+    help="An existing Redis instead of our own: redis://user@host:port/0 or unix://user@/path.",
+)
+@click.option(
+    "--redis-password-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the password for --redis-url.",
+)
 @home_option
 @json_option
 def up(
@@ -60,6 +70,7 @@ def up(
     model: str,
     port: int | None,
     redis_url: str | None,
+    redis_password_file: Path | None,
     home: Path,
     as_json: bool,
 ) -> int:
@@ -73,9 +84,19 @@ def up(
       edgelora up --once --json
       edgelora up --no-demo --port 6000 --home /var/lib/edgelora
     """
+    if redis_url is not None and urlsplit(redis_url).password:
+        raise CliError(
+            "the Redis URL holds a password, which others can see: "
+            "leave it out and give --redis-password-file"
+        )
     layout = layout_of(home)
     wish = _Wish(
-        stack=StackOptions(model=model, port=port, redis_url=redis_url),
+        stack=StackOptions(
+            model=model,
+            port=port,
+            redis_url=redis_url,
+            redis_password_file=redis_password_file and redis_password_file.resolve(),
+        ),
         demo=demo,
         once=once,
         as_json=as_json,

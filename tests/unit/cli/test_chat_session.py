@@ -1,0 +1,52 @@
+"""Turns of a conversation, and the choice of adapters."""
+
+import pytest
+
+from edgelora.cli.chat_session import ChatSession, parse_adapters
+from edgelora.cli.errors import CliError
+from edgelora.generation import GenerationOptions
+
+
+def session(system=None):
+    return ChatSession(adapters={}, options=GenerationOptions(), system=system)
+
+
+def test_turns_are_remembered_in_order_after_the_system_message():
+    talk = session("Be brief.")
+    talk.remember("one", "1")
+    assert talk.messages_with("two") == [
+        ("system", "Be brief."),
+        ("user", "one"),
+        ("assistant", "1"),
+        ("user", "two"),
+    ]
+
+
+def test_a_turn_without_an_answer_leaves_no_trace():
+    talk = session()
+    talk.remember("stopped at once", "")
+    assert talk.messages_with("next") == [("user", "next")]
+
+
+def test_a_new_conversation_keeps_the_system_message():
+    talk = session("Be brief.")
+    talk.remember("one", "1")
+    talk.forget()
+    assert talk.messages_with("two") == [("system", "Be brief."), ("user", "two")]
+
+
+def test_adapters_have_strength_1_unless_said_otherwise():
+    assert parse_adapters(["email", "tutor=0.5", "home=0"]) == {
+        "email": 1.0,
+        "tutor": 0.5,
+        "home": 0.0,
+    }
+    assert parse_adapters([]) == {}
+
+
+@pytest.mark.parametrize(
+    "word", ["=1", "email=", "email=x", "email=2.1", "email=-0.1", "email=nan", "email=inf", ""]
+)
+def test_a_strength_out_of_range_is_refused(word):
+    with pytest.raises(CliError, match="strength from 0 to 2"):
+        parse_adapters([word])

@@ -1,0 +1,104 @@
+"""What `doctor` says of devices good and bad."""
+
+import json
+
+import pytest
+
+from edgelora.cli import device_checks
+from edgelora.cli.device_checks import Level
+from edgelora.cli.main import run
+
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("total", "limit", "level"),
+    [
+        (8.2 * GB, None, Level.OK),
+        (5.8 * GB, None, Level.OK),  # a device of nominally 6 GB
+        (3.8 * GB, None, Level.WARNING),  # nominally 4 GB
+        (2.0 * GB, None, Level.PROBLEM),
+        (64 * GB, 2 * GB, Level.PROBLEM),  # a container's share of a large machine
+        (4 * GB, 64 * GB, Level.WARNING),
+    ],
+)
+def test_memory_is_judged_by_nominal_size_and_the_limit_of_the_group(total, limit, level):
+    assert device_checks.memory(int(total), limit and int(limit)).level is level
+
+
+def test_little_free_memory_is_a_warning():
+    assert device_checks.available(GB).level is Level.WARNING
+    assert device_checks.available(3 * GB).level is Level.OK
+
+
+def write(root, name, text):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_hottest_sensor_that_can_be_read_is_shown(tmp_path):
+    for number, text in enumerate(["47000\n", "", "N/A", "-274000", "999999", "51500"]):
+        write(tmp_path, f"sys/class/thermal/thermal_zone{number}/temp", text)
+    finding = device_checks.thermal(tmp_path)
+    assert (finding.level, finding.text) == (Level.OK, "2 sensors, hottest 52 °C")
+
+
+def test_no_sensor_is_unknown_and_never_cool(tmp_path):
+    for finding in (
+        device_checks.thermal(tmp_path),
+        device_checks.battery(tmp_path),
+        device_checks.frequency(tmp_path),
+        device_checks.instructions(tmp_path),
+    ):
+        assert finding.level is Level.UNKNOWN
+        assert "0 " not in finding.text
+
+
+def test_a_battery_is_found_among_other_supplies(tmp_path):
+    write(tmp_path, "sys/class/power_supply/AC/type", "Mains\n")
+    write(tmp_path, "sys/class/power_supply/BAT0/type", "Battery\n")
+    write(tmp_path, "sys/class/power_supply/BAT0/capacity", "57\n")
+    assert device_checks.battery(tmp_path).text == "57 %"
+
+
+def test_frequency_is_shown_in_gigahertz(tmp_path):
+    directory = "sys/devices/system/cpu/cpu0/cpufreq"
+    write(tmp_path, f"{directory}/scaling_cur_freq", "1500000\n")
+    write(tmp_path, f"{directory}/cpuinfo_max_freq", "2400000\n")
+    assert device_checks.frequency(tmp_path).text == "1.5 GHz now, 2.4 GHz at most"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "level", "word"),
+    [
+        ("flags\t\t: fpu sse2 avx2 avx512_vnni\n", Level.OK, "avx2, avx512_vnni"),
+        ("Features\t: fp asimd asimddp i8mm\n", Level.OK, "asimd, asimddp, i8mm"),
+        ("flags\t\t: fpu sse2\n", Level.WARNING, "slow"),
+    ],
+)
+def test_instructions_of_both_families_are_known(tmp_path, cpuinfo, level, word):
+    write(tmp_path, "proc/cpuinfo", cpuinfo)
+    finding = device_checks.instructions(tmp_path)
+    assert finding.level is level
+    assert word in finding.text
+
+
+def test_the_command_prints_json_and_its_status_tells_whether_all_is_well(tmp_path, capsys):
+    status = run(["doctor", "--json", "--home", str(tmp_path)])
+    document = json.loads(capsys.readouterr().out)
+    names = {finding["name"] for finding in document["findings"]}
+    assert {"cores", "memory", "disk", "Python", "torch", "Redis", "model", "port"} <= names
+    assert document["ok"] is (status == 0)
+    assert document["ok"] is all(f["level"] != "problem" for f in document["findings"])
+
+
+def test_a_machine_without_redis_is_told_what_to_install(tmp_path, capsys, monkeypatch):
+    from edgelora.local_stack import redis_binary
+
+    monkeypatch.setattr(redis_binary, "_PROGRAMS", [])
+    monkeypatch.setattr(redis_binary, "_PACKAGE", "no_such_package")
+    assert run(["doctor", "--home", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "install redis-server" in out
+    assert "1 to change before this machine can carry the load" in out

@@ -1,0 +1,172 @@
+"""Every error is one line on standard error that says what to do; never a traceback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgelora.cli.main import run
+
+EDGELORA = Path(sys.executable).parent / "edgelora"
+
+
+@pytest.fixture
+def fails(capsys, monkeypatch, tmp_path):
+    for name in ("EDGELORA_API_KEY", "EDGELORA_ADDRESS", "EDGELORA_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("EDGELORA_HOME", str(tmp_path / "home"))
+
+    def check(*arguments, status=1):
+        assert run(arguments) == status
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("edgelora: ")
+        assert captured.err.count("\n") == 1
+        return captured.err
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nonsense"], "No such command 'nonsense': see `edgelora --help`"),
+        (["up", "--port", "70000"], "see `edgelora up --help`"),
+        (["up", "--port", "x"], "see `edgelora up --help`"),
+        (["adapters", "add"], "Missing argument 'DIRECTORY': see `edgelora adapters add --help`"),
+        (["adapters", "add", "/no/such/directory"], "does not exist"),
+        (["adapters", "nonsense"], "see `edgelora adapters --help`"),
+        (["tenants", "add"], "Missing argument 'TENANT_ID'"),
+        (["tenants", "add", "x", "--max-concurrent", "0"], "see `edgelora tenants add --help`"),
+        (["chat", "--temperature", "3"], "see `edgelora chat --help`"),
+        (["chat", "--max-tokens", "0", "-m", "x"], "see `edgelora chat --help`"),
+        (["bench", "nonsense"], "see `edgelora bench --help`"),
+        (["train"], "give DATA, or --demo NAME"),
+        (["train", "/etc/hostname"], "give --output DIRECTORY"),
+        (["train", "/etc/hostname", "--demo", "email"], "give DATA, or --demo NAME"),
+        (["model", "prepare", "a", "b"], "see `edgelora model prepare --help`"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_ends_with_status_2_and_points_to_the_help(fails, arguments, words):
+    assert words in fails(*arguments, status=2)
+
+
+def test_no_running_stack_is_said_with_the_remedy(fails):
+    for command in (["status"], ["adapters", "list"], ["tenants", "list"], ["chat", "-m", "x"]):
+        assert "start one with `edgelora up`" in fails(*command)
+
+
+def test_a_missing_key_names_the_saved_ones(fails, tmp_path):
+    keys = tmp_path / "home/keys"
+    keys.mkdir(parents=True)
+    (keys / "office.key").write_text("k\n")
+    said = fails("status", "--address", "127.0.0.1:1")
+    assert "--tenant NAME (saved: office)" in said
+    assert "EDGELORA_API_KEY" in said
+    assert "no saved key" in fails("status", "--address", "127.0.0.1:1", "--tenant", "nobody")
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "", "a b", "x" * 65])
+def test_a_tenants_name_never_becomes_a_path_elsewhere(fails, name):
+    said = fails("status", "--address", "127.0.0.1:1", "--tenant", name)
+    assert "the tenant's name is not valid" in said
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"two words", b"\xff\xfe", b"a\nb"])
+def test_a_file_that_holds_no_key_is_refused_without_showing_it(fails, tmp_path, content):
+    path = tmp_path / "key"
+    path.write_bytes(content)
+    said = fails("status", "--address", "127.0.0.1:1", "--api-key-file", str(path))
+    assert "does not hold an API key" in said
+
+
+def test_a_key_file_that_is_not_there_is_one_line(fails, tmp_path):
+    said = fails("status", "--address", "127.0.0.1:1", "--api-key-file", str(tmp_path / "none"))
+    assert "No such file" in said
+
+
+def test_a_gateway_that_does_not_answer_is_one_line(fails, monkeypatch):
+    monkeypatch.setenv("EDGELORA_API_KEY", "k")
+    fails("status", "--address", "127.0.0.1:1")
+
+
+def test_a_model_that_is_not_prepared_is_named(fails):
+    said = fails("up", "--model", "other", "--once")
+    assert "edgelora model prepare SOURCE --name other" in said
+
+
+def test_a_password_in_the_redis_url_is_refused_and_not_repeated(fails):
+    said = fails("up", "--redis-url", "redis://store:hunter2@localhost/0")
+    assert "--redis-password-file" in said
+    assert "hunter2" not in said
+
+
+def test_there_is_no_option_that_takes_a_secret():
+    for command in ("chat", "status", "adapters list", "tenants add", "up", "bench"):
+        done = subprocess.run(
+            [EDGELORA, *command.split(), "--help"], capture_output=True, text=True, check=True
+        )
+        assert "--api-key " not in done.stdout
+        assert "--password" not in done.stdout
+
+
+def test_a_damaged_state_file_is_one_line(fails, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/stack.json").write_text("{")
+    assert "remove it and start the stack again" in fails("status")
+
+
+def test_an_unexpected_error_shows_its_traceback_only_on_request(fails, monkeypatch):
+    def break_it(*_arguments, **_options):
+        raise RuntimeError("inner words")
+
+    monkeypatch.setattr("edgelora.cli.doctor.layout_of", break_it)
+    said = fails("doctor")
+    assert "an unexpected RuntimeError occurred" in said
+    assert "EDGELORA_DEBUG=1" in said
+    assert "inner words" not in said
+    monkeypatch.setenv("EDGELORA_DEBUG", "1")
+    with pytest.raises(RuntimeError, match="inner words"):
+        run(["doctor"])
+
+
+def test_a_missing_package_is_said_with_the_remedy(fails, monkeypatch):
+    monkeypatch.setitem(sys.modules, "edgelora.cli.training", None)
+    assert "pip install 'edgelora[train]'" in fails("train", "--demo", "email")
+
+
+def test_a_reader_that_has_enough_gets_no_complaint():
+    script = f"{EDGELORA} train --help | head -n 1; echo status ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+def test_version_and_help_answer_without_a_stack():
+    for arguments, words in ((["--version"], "edgelora 0.1.0"), ([], "Commands:")):
+        done = subprocess.run([EDGELORA, *arguments], capture_output=True, text=True, check=True)
+        assert words in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["up", "chat", "adapters", "tenants", "status", "doctor", "model", "train", "bench"],
+)
+def test_every_help_text_has_an_example_and_no_colour_without_a_terminal(command, capsys):
+    assert run([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"edgelora {command}" in text.split("Example", 1)[1]
+    assert "\x1b" not in text
+
+
+def test_a_command_does_not_import_what_it_does_not_need():
+    script = (
+        "import sys; from edgelora.cli.main import run; run(['--help']); run(['up', '--help']);"
+        "print([name for name in ('torch', 'transformers', 'peft') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ, check=True
+    )
+    assert done.stdout.rstrip().endswith("[]")

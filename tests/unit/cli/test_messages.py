@@ -1,0 +1,44 @@
+"""Answers of the node as documents."""
+
+import json
+
+from edgelora.cli.messages import adapter_document, status_document, tenant_document
+from edgelora.cli.status import _print
+from edgelora.v1.adapter_pb2 import Adapter, AdapterState
+from edgelora.v1.admin_service_pb2 import Tenant
+from edgelora.v1.gateway_service_pb2 import GetStatusResponse, ServiceStatus
+
+
+def test_a_tenant_that_was_not_revoked_has_no_time_of_it():
+    tenant = Tenant(tenant_id="office", max_concurrent_requests=8, max_tokens_per_minute=60000)
+    tenant.created_at.FromSeconds(0)
+    assert tenant_document(tenant) == {
+        "tenant_id": "office",
+        "max_concurrent_requests": 8,
+        "max_tokens_per_minute": 60000,
+        "created_at": "1970-01-01T00:00:00Z",
+        "revoked_at": None,
+    }
+
+
+def test_an_adapters_state_is_a_word():
+    adapter = Adapter(digest="sha256:1", state=AdapterState.ADAPTER_STATE_RESIDENT)
+    document = adapter_document(adapter)
+    assert document["state"] == "resident"
+    json.dumps(document)
+
+
+def test_a_sensor_that_says_nothing_is_absent_in_json_and_unknown_in_text(capsys):
+    response = GetStatusResponse(model="m", services=[ServiceStatus(name="monitor", is_ready=True)])
+    response.device.memory_available_bytes = 2_000_000_000
+    document = status_document(response)
+    json.dumps(document)
+    assert "temperature_celsius" not in document["device"]
+    _print(response)
+    out = capsys.readouterr().out
+    assert "temperature unknown, memory free 2.0 GB" in out
+
+
+def test_without_a_monitor_the_device_is_unknown(capsys):
+    _print(GetStatusResponse())
+    assert "device    unknown" in capsys.readouterr().out
