@@ -58,6 +58,15 @@ def test_credit_does_not_survive_an_empty_queue_T16():
     assert counters.served_tokens("newcomer") == 5000
 
 
+def test_the_last_to_leave_the_queue_sets_the_level_T16():
+    queue = ClassQueue()
+    queue.push(make_request("worked", estimated_tokens=5000))
+    queue.pop()
+    queue.settle(make_request("worked", estimated_tokens=5000), used_tokens=4000)
+    queue.push(make_request("newcomer"))
+    assert queue.served_tokens("newcomer") == 4000
+
+
 def test_cancelled_work_is_charged_and_unused_work_is_not_T16():
     queue = ClassQueue()
     queue.push(make_request("acme", estimated_tokens=300))

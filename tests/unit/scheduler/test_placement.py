@@ -35,7 +35,7 @@ def test_a_full_holder_is_passed_over():
 
 def test_a_full_worker_under_the_bound_leaves_any_place_to_be_taken():
     workers = [load("small", 1, 1), load("large", 3, 8)]
-    assert choose_worker(workers, {}, load_factor=1.0) == "large"
+    assert choose_worker(workers, {"small": 4}, load_factor=1.0) == "large"
 
 
 def test_no_place_no_worker():

@@ -32,6 +32,14 @@ def test_an_overdue_class_goes_first_once():
     assert queue.pop(15.1).priority is Priority.INTERACTIVE
 
 
+def test_new_arrivals_do_not_restart_the_aging_of_their_class():
+    queue = RequestQueue(make_limits())
+    queue.push(make_request(priority=Priority.INTERACTIVE), 0.0)
+    for now_s in range(15):
+        queue.push(make_request(priority=Priority.BATCH), float(now_s))
+    assert queue.pop(15.0).priority is Priority.BATCH
+
+
 def test_of_two_overdue_classes_the_one_that_was_due_first_goes_first():
     queue = RequestQueue(make_limits())
     queue.push(make_request(priority=Priority.BACKGROUND), 11.0)

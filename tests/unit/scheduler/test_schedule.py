@@ -44,6 +44,15 @@ def test_without_workers_requests_are_refused_after_the_limit():
     assert schedule.grant_next(6.0) is not None
 
 
+def test_hearing_again_that_a_worker_is_down_does_not_restart_the_limit():
+    schedule = make_schedule(workers=2, no_worker_limit_s=5.0)
+    for now_s in (1.0, 4.0):
+        for name in ("w0", "w1"):
+            schedule.roster.set_ready(name, False, now_s)
+    assert not schedule.is_stranded(5.9)
+    assert schedule.is_stranded(6.0)
+
+
 class ScheduleMachine(RuleBasedStateMachine):
     """Random submits, grants, releases, renewals, cancels, expiries and worker changes."""
 
