@@ -13,7 +13,7 @@ keeps its bits, and an adapter with absurd values spoils nobody else's row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,8 +23,10 @@ from torch import Tensor
 
 from edgelora.adapter_format.weights import AdapterWeights
 
-MIN_GEMM_ROWS = 4
-"""Rows of the same slots from which matrix products beat bags (measured, see decisions)."""
+RANK_TILE = 16
+"""Ranks that are stored, and multiplied, together."""
+MIN_GEMM_ROWS = 16
+"""Rows of the same slots from which matrix products beat bags on the CPU (measured)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,9 @@ class LoraStep:
 class LoraBank:
     """The slots of one group of modules that read the same input, in every layer.
 
-    `a` is stored input-major, [slots * in_features, max_rank * modules], its columns ordered rank
-    by rank, so that a step reads just the leading columns up to the largest rank in use. `b` is
-    [slots * max_rank, out_features] a module, with the scaling folded in.
+    A is stored input-major in tiles of `RANK_TILE` ranks of every module, each tile
+    [slots * in_features, modules * RANK_TILE]: a step reads the tiles up to the largest rank in
+    use. B is [slots * max_rank, out_features] a module, with the scaling folded in.
     """
 
     def __init__(
@@ -110,9 +112,9 @@ class LoraBank:
         self._max_rank = max_rank
         ends = np.cumsum([out for out, _ in shapes]).tolist()
         self._columns = [slice(end - out, end) for end, (out, _) in zip(ends, shapes, strict=True)]
-        width = max_rank * len(self.modules)
+        tile = (max_loras * self._in_features, len(self.modules) * RANK_TILE)
         self._a = [
-            torch.zeros(max_loras * self._in_features, width, dtype=dtype, device=device)
+            [torch.zeros(tile, dtype=dtype, device=device) for _ in range(_num_tiles(max_rank))]
             for _ in range(num_layers)
         ]
         self._b = [
@@ -128,7 +130,7 @@ class LoraBank:
     @property
     def num_bytes(self) -> int:
         """Memory reserved, in bytes (untouched pages are not resident)."""
-        tensors = [*self._a, *(b for layer in self._b for b in layer)]
+        tensors = [tensor for layer in (*self._a, *self._b) for tensor in layer]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def write(self, slot: int, weights: AdapterWeights) -> None:
@@ -137,24 +139,34 @@ class LoraBank:
             if module not in self.modules:
                 continue
             index = self.modules.index(module)
-            rank = pair.lora_a.shape[0]
-            a, b = self._slot(layer, slot, index, rank)
-            a.copy_(torch.from_numpy(pair.lora_a).t())
-            b.copy_(torch.from_numpy(pair.lora_b).t() * pair.scaling)
+            rank = len(pair.lora_a)
+            a = torch.from_numpy(pair.lora_a).split(RANK_TILE)  # type: ignore[no-untyped-call]
+            for tile, values in zip(self._a_tiles(layer, slot, index, rank), a, strict=True):
+                tile.copy_(values.t())
+            b = torch.from_numpy(pair.lora_b).t() * pair.scaling
+            self._b_rows(layer, slot, index, rank).copy_(b)
             self._ranks[slot, layer, index] = rank
 
     def clear(self, slot: int) -> None:
         """Zeroes what was written into a slot."""
         for layer, index in np.ndindex(*self._ranks.shape[1:]):
-            for tensor in self._slot(layer, slot, index, int(self._ranks[slot, layer, index])):
-                tensor.zero_()
+            rank = int(self._ranks[slot, layer, index])
+            for tile in self._a_tiles(layer, slot, index, rank):
+                tile.zero_()
+            self._b_rows(layer, slot, index, rank).zero_()
         self._ranks[slot] = 0
 
-    def _slot(self, layer: int, slot: int, index: int, rank: int) -> tuple[Tensor, Tensor]:
-        modules, inputs = len(self.modules), self._in_features
-        a = self._a[layer][slot * inputs : (slot + 1) * inputs, index : rank * modules : modules]
+    def _a_tiles(self, layer: int, slot: int, index: int, rank: int) -> Iterator[Tensor]:
+        """Yields A^T of one module in parts, [in_features, up to RANK_TILE]."""
+        rows = slice(slot * self._in_features, (slot + 1) * self._in_features)
+        for number, tile in enumerate(self._a[layer][: _num_tiles(rank)]):
+            width = min(RANK_TILE, rank - number * RANK_TILE)
+            yield tile[rows, index * RANK_TILE : index * RANK_TILE + width]
+
+    def _b_rows(self, layer: int, slot: int, index: int, rank: int) -> Tensor:
+        """Returns B^T of one module, [rank, out_features]."""
         first = slot * self._max_rank
-        return a, self._b[layer][index][first : first + rank]
+        return self._b[layer][index][first : first + rank]
 
     def begin(self, step: LoraStep) -> None:
         """Makes `step` the one that `add` works on."""
@@ -172,14 +184,13 @@ class LoraBank:
 
     def _add_bags(self, layer: int, y: Tensor, x: Tensor, bags: LoraBags) -> None:
         ranks = self._bag_ranks[layer]
-        rank, modules, inputs = max(ranks), len(self.modules), self._in_features
-        if rank == 0:
+        if not any(ranks):
             return
         x = x[: bags.stop] if bags.pair_rows is None else x[bags.pair_rows]
-        a = self._a[layer][:, : rank * modules]
-        h = _bag_sums(a, bags.indices(inputs, inputs), bags.offsets(inputs), x)
-        # The flat view of a module's part must be dense: strided weights take a slow kernel.
-        h = h.view(-1, rank, modules).permute(2, 0, 1).contiguous()
+        indices = bags.indices(self._in_features, self._in_features)
+        offsets = bags.offsets(self._in_features)
+        tiles = self._a[layer][: _num_tiles(max(ranks))]
+        h = self._by_module([_bag_sums(tile, indices, offsets, x) for tile in tiles])
         if bags.weights is not None:
             h *= bags.weights
         for index, (rank, columns) in enumerate(zip(ranks, self._columns, strict=True)):
@@ -190,18 +201,30 @@ class LoraBank:
 
     def _add_run(self, layer: int, y: Tensor, x: Tensor, slot: int, weight: Tensor | None) -> None:
         ranks = self._ranks[slot, layer].tolist()
-        rank, modules, inputs = max(ranks), len(self.modules), self._in_features
-        if rank == 0:
+        if not any(ranks):
             return
-        a = self._a[layer][slot * inputs : (slot + 1) * inputs, : rank * modules]
-        h = (x @ a).view(-1, rank, modules).permute(2, 0, 1).contiguous()
+        rows = slice(slot * self._in_features, (slot + 1) * self._in_features)
+        tiles = self._a[layer][: _num_tiles(max(ranks))]
+        h = self._by_module([x @ tile[rows] for tile in tiles])
         if weight is not None:
             h *= weight
-        first = slot * self._max_rank
         for index, (rank, columns) in enumerate(zip(ranks, self._columns, strict=True)):
             if rank > 0:
-                b = self._b[layer][index][first : first + rank]
+                b = self._b_rows(layer, slot, index, rank)
                 y[:, columns].addmm_(h[index, :, :rank], b)
+
+    def _by_module(self, products: list[Tensor]) -> Tensor:
+        """Turns A x, [rows, modules * RANK_TILE] a tile, into [modules, rows, tiles * RANK_TILE].
+
+        The result is dense: strided weights would take a slow kernel of `embedding_bag`.
+        """
+        modules = len(self.modules)
+        h = torch.stack([part.view(-1, modules, RANK_TILE) for part in products], dim=2)
+        return h.transpose(0, 1).reshape(modules, -1, len(products) * RANK_TILE).contiguous()
+
+
+def _num_tiles(rank: int) -> int:
+    return -(-rank // RANK_TILE)
 
 
 def _bag_sums(bank: Tensor, indices: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
