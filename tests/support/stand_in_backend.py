@@ -22,13 +22,13 @@ VOCAB_SIZE = 96
 CONTEXT_TOKENS = 128
 
 
-def stand_in_model() -> BaseModel:
+def stand_in_model(vocab_size: int = VOCAB_SIZE) -> BaseModel:
     """The description that goes with the back end."""
     return BaseModel(
         name="stand-in",
         digest="sha256:" + "0" * 64,
         family="llama",
-        vocab_size=VOCAB_SIZE,
+        vocab_size=vocab_size,
         hidden_size=4,
         num_layers=1,
         max_context_tokens=CONTEXT_TOKENS,
@@ -51,7 +51,8 @@ class StandInBackend:
     gets the chunks that asked for logits and the array).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, vocab_size: int = VOCAB_SIZE) -> None:
+        self._vocab_size = vocab_size
         self.before_forward: Callable[[Sequence[SequenceChunk]], None] = lambda chunks: None
         self.edit_logits: Callable[[list[SequenceChunk], NDArray[np.float32]], None] = (
             lambda chunks, logits: None
@@ -67,7 +68,7 @@ class StandInBackend:
         self.limits = limits
         self._cache = np.full((limits.num_kv_blocks, limits.block_size), 10**6, dtype=np.int64)
         self._slots: list[AdapterWeights | None] = [None] * limits.max_loras
-        return stand_in_model()
+        return stand_in_model(self._vocab_size)
 
     def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
         assert self._slots[slot] is None, "a slot must be unloaded before it is loaded again"
@@ -87,7 +88,7 @@ class StandInBackend:
         for chunk in chunks:
             self._write(chunk)
         rows = [self._row(chunk) for chunk in wanted]
-        logits = np.stack(rows) if rows else np.empty((0, VOCAB_SIZE), dtype=np.float32)
+        logits = np.stack(rows) if rows else np.empty((0, self._vocab_size), dtype=np.float32)
         self.edit_logits(wanted, logits)
         return logits
 
@@ -113,4 +114,4 @@ class StandInBackend:
             if pair.lora_b.any():
                 state.update(pair.lora_a.tobytes() + np.float64(use.weight).tobytes())
         rng = np.random.default_rng(int.from_bytes(state.digest()[:8], "little"))
-        return rng.standard_normal(VOCAB_SIZE).astype(np.float32) * 3
+        return rng.standard_normal(self._vocab_size).astype(np.float32) * 3

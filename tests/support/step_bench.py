@@ -1,0 +1,151 @@
+"""The engine's inside on the stand-in back end, one step at a time, with a clock of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from services.inference.backends.base import BackendLimits
+from services.inference.engine.adapter_slots import AdapterSlots
+from services.inference.engine.effect_check import EffectCheck
+from services.inference.engine.events import Completed, Event, Failed, TextDelta
+from services.inference.engine.generation import Generation
+from services.inference.engine.iteration_scheduler import IterationScheduler, StepLimits
+from services.inference.engine.kv_blocks import KvBlockPool
+from services.inference.engine.sequence import AdapterUse, Priority, Sequence, StopConditions
+from services.inference.engine.step_loop import StepLoop, WantedAdapter
+from services.inference.engine.token_bytes import TokenBytes
+from tests.support.fake_clock import FakeClock
+from tests.support.stand_in_backend import VOCAB_SIZE, StandInBackend, stand_in_weights
+
+BLOCK_SIZE = 4
+TOKEN_BYTES = TokenBytes([bytes([32 + index]) for index in range(VOCAB_SIZE)])
+
+
+class StepBench:
+    """Adds generations, steps, and keeps what each was told. Adapters are named by numbers."""
+
+    def __init__(
+        self,
+        *,
+        num_blocks: int = 16,
+        num_slots: int = 2,
+        max_num_seqs: int = 3,
+        budget: int = 8,
+        eos_token_ids: frozenset[int] = frozenset(),
+    ) -> None:
+        self.clock = FakeClock()
+        self.backend = StandInBackend()
+        self.blocks = KvBlockPool(num_blocks, BLOCK_SIZE)
+        self.slots = AdapterSlots(num_slots)
+        limits = BackendLimits(
+            num_kv_blocks=num_blocks + 2,
+            block_size=BLOCK_SIZE,
+            max_loras=num_slots,
+            max_lora_rank=8,
+        )
+        self.backend.load_model(Path(), limits)
+        self.scheduler = IterationScheduler(
+            StepLimits(max_num_seqs=max_num_seqs, max_num_batched_tokens=budget),
+            self.blocks,
+            self.slots,
+        )
+        check = EffectCheck([1, 2, 3], ([num_blocks], [num_blocks + 1]))
+        self.loop = StepLoop(self.backend, self.scheduler, check, self.clock)
+        self.events: dict[int, list[Event]] = {}
+        self.sequences: dict[int, Sequence] = {}
+        self.wanted: list[WantedAdapter] = []
+        self.refused: list[str] = []
+        self._eos_token_ids = eos_token_ids
+
+    def add(
+        self,
+        token_ids: list[int],
+        adapters: tuple[int, ...] = (),
+        *,
+        max_tokens: int = 6,
+        priority: Priority = Priority.INTERACTIVE,
+        ticket: object = "ticket",
+        **changes: object,
+    ) -> int:
+        """Queues a generation and returns its id. `changes` go to the sequence."""
+        sequence_id = len(self.sequences)
+        sequence = Sequence(
+            sequence_id=sequence_id,
+            token_ids=list(token_ids),
+            adapters=tuple(AdapterUse(str(adapter), 1.0) for adapter in adapters),
+            priority=priority,
+            **{"stop": StopConditions(max_tokens=max_tokens), **changes},  # type: ignore[arg-type]
+        )
+        self.sequences[sequence_id] = sequence
+        self.events[sequence_id] = []
+        self.loop.add(
+            Generation(
+                sequence,
+                ticket=ticket,
+                token_bytes=TOKEN_BYTES,
+                eos_token_ids=self._eos_token_ids,
+                arrived_s=self.clock(),
+            )
+        )
+        self.collect()
+        return sequence_id
+
+    def step(self) -> bool:
+        """Runs one step."""
+        self.clock.advance(0.0125)
+        has_run = self.loop.step()
+        self.collect()
+        return has_run
+
+    def collect(self) -> None:
+        """Keeps what the loop has told."""
+        outbox = self.loop.take_outbox()
+        for sequence_id, event in outbox.events:
+            self.events[sequence_id].append(event)
+        self.wanted += outbox.wanted
+        self.refused += [digest for digest, _ in outbox.refused]
+
+    def load_wanted(self) -> None:
+        """Answers every wanted adapter with its weights."""
+        for wanted in self.wanted:
+            self.loop.load_adapter(wanted.digest, stand_in_weights(int(wanted.digest)))
+        self.wanted.clear()
+        self.collect()
+
+    def run(self, max_steps: int = 2000) -> None:
+        """Steps and loads until nothing is left to do."""
+        for _ in range(max_steps):
+            has_run = self.step()
+            if not has_run and not self.wanted:
+                return
+            self.load_wanted()
+        raise AssertionError("it never came to rest")
+
+    def text(self, sequence_id: int) -> str:
+        """The joined deltas of a generation."""
+        return "".join(e.text for e in self.events[sequence_id] if isinstance(e, TextDelta))
+
+    def end(self, sequence_id: int) -> Completed | Failed | None:
+        """How a generation ended; asserts that it ended at most once, as its last event."""
+        events = self.events[sequence_id]
+        ends = [event for event in events if isinstance(event, Completed | Failed)]
+        assert len(ends) <= 1
+        assert not ends or events[-1] is ends[0]
+        return ends[0] if ends else None
+
+    def assert_at_rest(self) -> None:
+        """Asserts that nothing is held."""
+        status = self.loop.status()
+        assert status.num_free_kv_blocks == status.num_kv_blocks
+        assert (status.num_adapter_references, status.num_running, status.num_waiting) == (0, 0, 0)
+
+
+def solo_text(
+    token_ids: list[int], adapters: tuple[int, ...], max_tokens: int, **changes: object
+) -> str:
+    """What a generation answers when it is alone."""
+    bench = StepBench(num_slots=4)
+    sequence_id = bench.add(token_ids, adapters, max_tokens=max_tokens, **changes)
+    bench.run()
+    assert isinstance(bench.end(sequence_id), Completed)
+    return bench.text(sequence_id)

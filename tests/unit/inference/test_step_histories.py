@@ -1,0 +1,107 @@
+"""Random arrivals, cancels, loads and failures against a simple model: nothing leaks (I1, I5)."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from edgelora.errors import ServiceUnavailableError
+from services.inference.engine.events import Completed, Failed
+from services.inference.engine.sequence import Priority, SequenceStatus
+from tests.support.stand_in_backend import stand_in_weights
+from tests.support.step_bench import BLOCK_SIZE, StepBench, solo_text
+
+adapters_strategy = st.lists(st.integers(1, 4), max_size=2, unique=True).map(tuple)
+
+
+class Histories(RuleBasedStateMachine):
+    """A small engine under everything that can happen to it."""
+
+    def __init__(self):
+        super().__init__()
+        self.bench = StepBench(num_blocks=8, num_slots=2, max_num_seqs=3, budget=6)
+        self.asked = {}
+        self.cancelled = set()
+
+    @rule(
+        token=st.integers(1, 90),
+        length=st.integers(1, 16),
+        adapters=adapters_strategy,
+        max_tokens=st.integers(1, 12),
+        priority=st.sampled_from(Priority),
+    )
+    def add(self, token, length, adapters, max_tokens, priority):
+        prompt = [token] * length
+        sequence_id = self.bench.add(prompt, adapters, max_tokens=max_tokens, priority=priority)
+        self.asked[sequence_id] = (prompt, adapters, max_tokens)
+
+    @rule(choice=st.integers(0, 30))
+    def cancel(self, choice):
+        if choice in self.asked and self.bench.end(choice) is None:
+            self.bench.loop.cancel(choice)
+            self.cancelled.add(choice)
+
+    @rule(count=st.integers(1, 4))
+    def step(self, count):
+        for _ in range(count):
+            self.bench.step()
+
+    @rule(seconds=st.sampled_from([0.5, 3.0]))
+    def wait(self, seconds):
+        self.bench.clock.advance(seconds)
+
+    @rule(outcome=st.sampled_from(["loads", "loads", "loads", "useless", "store away"]))
+    def answer(self, outcome):
+        if not self.bench.wanted:
+            return
+        wanted = self.bench.wanted.pop(0)
+        if outcome == "store away":
+            self.bench.loop.give_adapter_up(
+                wanted.digest, wanted.ticket, ServiceUnavailableError("away")
+            )
+        else:
+            scale = 1.0 if outcome == "loads" else 0.0
+            weights = stand_in_weights(int(wanted.digest), scale=scale)
+            self.bench.loop.load_adapter(wanted.digest, weights)
+        self.bench.collect()
+
+    @rule(digests=st.sets(st.integers(1, 4), max_size=2))
+    def delete(self, digests):
+        self.bench.loop.set_deleted(frozenset(map(str, digests)))
+        self.bench.loop.set_deleted(frozenset())
+        self.bench.collect()
+
+    @invariant()
+    def everything_held_is_held_by_somebody(self):
+        bench = self.bench
+        seated = bench.scheduler.seated
+        held = [block for sequence in seated for block in sequence.block_table]
+        assert len(held) == len(set(held)) == bench.blocks.num_blocks - bench.blocks.num_free
+        assert bench.slots.num_references == sum(len(each.adapters) for each in seated)
+        assert len(seated) <= 3
+        for sequence in bench.scheduler.waiting:
+            assert sequence.status is SequenceStatus.WAITING
+            assert sequence.block_table == [] and sequence.num_cached_tokens == 0
+        for sequence in seated:
+            assert len(sequence.block_table) * BLOCK_SIZE >= sequence.num_cached_tokens
+
+    def teardown(self):
+        bench = self.bench
+        for _ in range(400):
+            bench.clock.advance(0.5)
+            has_run = bench.step()
+            if not has_run and not bench.wanted and not bench.scheduler.waiting:
+                break
+            bench.load_wanted()
+        bench.assert_at_rest()
+        for sequence_id, (prompt, adapters, max_tokens) in self.asked.items():
+            end = bench.end(sequence_id)
+            if sequence_id in self.cancelled:
+                assert end is None
+                continue
+            assert isinstance(end, Completed | Failed)
+            if isinstance(end, Completed):
+                assert bench.text(sequence_id) == solo_text(prompt, adapters, max_tokens)
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
