@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,10 @@ def add_lora(model: Any, options: TrainingOptions, base_name: str) -> Any:
         use_rslora=options.use_rslora,
         target_modules=ALL_LINEAR if options.targets == (ALL_LINEAR,) else list(options.targets),
     )
-    wrapped = get_peft_model(model, config)
+    with warnings.catch_warnings():
+        # PEFT 0.21 still asks transformers 5 by the older name; nothing for users to act upon.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        wrapped = get_peft_model(model, config)
     # A path of this machine would mean nothing, and tell too much, elsewhere.
     wrapped.peft_config["default"].base_model_name_or_path = base_name
     return wrapped
