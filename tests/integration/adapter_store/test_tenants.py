@@ -141,6 +141,8 @@ async def test_fetch_needs_a_ticket_that_lists_the_digest_T24(client, store):
     digest = (await client.register("a", files)).adapter.digest
     fetched = await client.fetch(client.ticket("a", digest), digest)
     assert fetched.weights == files.weights
+    assert b"base_model" in files.config
+    assert b"base_model" not in fetched.config, "only what was read is kept (T38)"
     location = await client.fetch(client.ticket("a", digest), digest, shared=True)
     blobs = store.directory / "blobs"
     assert (blobs / location.config_blob).read_bytes() == fetched.config
