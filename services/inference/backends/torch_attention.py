@@ -88,7 +88,8 @@ class PagedKvCache:
         """Works out a step whose rows are the tokens of `chunks` in order.
 
         Blanks every block that the step begins and does not fill: a former owner's leftovers
-        could be infinite, and a mask does not hide infinity.
+        could be infinite, and a mask does not hide infinity. Raises ValueError when a block does
+        not exist.
         """
         size = self._block_size
         cache_rows: list[NDArray[np.int64]] = []
@@ -100,6 +101,8 @@ class PagedKvCache:
             count, start = len(chunk.token_ids), chunk.start_position
             positions = np.arange(start, start + count)
             table = np.asarray(chunk.block_table, dtype=np.int64)
+            if table.min() < 0 or table.max() >= self._blank_block:
+                raise ValueError(f"a block table names blocks beyond 0 to {self._blank_block - 1}")
             cache_rows.append(table[positions // size] * size + positions % size)
             last = (start + count - 1) // size
             if start <= last * size and (start + count) % size:

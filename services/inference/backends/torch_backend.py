@@ -95,7 +95,7 @@ class TorchBackend:
 
     @torch.inference_mode()
     def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
-        """See Backend. Raises ValueError, and leaves the slot empty, when a matrix does not fit."""
+        """See Backend. Raises ValueError, and leaves the slot as it was, when a matrix does not fit."""
         self._check_slot(slot)
         self._check_fit(weights)
         for bank in self._banks.values():
@@ -131,7 +131,7 @@ class TorchBackend:
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:
-        """See Backend. Raises ValueError when a chunk exceeds its block table or the context."""
+        """See Backend. Raises ValueError when a chunk exceeds its blocks, the context or the slots."""
         self._check_chunks(chunks)
         order, lora = order_chunks(chunks, self._device)
         ordered = [chunks[index] for index in order]
@@ -197,6 +197,8 @@ class TorchBackend:
                     f"a chunk covers positions {chunk.start_position} to {end}, "
                     f"its blocks hold {capacity}, the context {self._model.max_context_tokens}"
                 )
+            for adapter in chunk.adapters:
+                self._check_slot(adapter.slot)
 
     def telemetry(self) -> BackendTelemetry:
         """See Backend."""
