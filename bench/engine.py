@@ -8,6 +8,7 @@ of threads, in turn, and the medians are compared. Decode only: prefill is not i
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from bench.adapters import ALL_LINEAR, write_random_adapter
 from bench.deployment import load_base_model
 from bench.engine_streams import EngineStreams, num_cores
 from bench.measure import median
-from bench.result import BenchOptions, BenchResult, Target
+from bench.result import BenchError, BenchOptions, BenchResult, Target
 
 NUM_STREAMS = 8
 RANK = 16
@@ -39,7 +40,10 @@ def run(options: BenchOptions) -> BenchResult:
 
 
 async def _run(options: BenchOptions) -> BenchResult:
-    # Imported here: they bring torch, transformers and PEFT, which listing benchmarks needs not.
+    for package in ("torch", "transformers", "peft"):
+        if importlib.util.find_spec(package) is None:
+            raise BenchError(f"{package} is missing: run `pip install 'edgelora[train]'`")
+    # Imported here: listing the benchmarks does not need them.
     import torch
 
     from bench.engine_peft import PeftStreams, random_prompts
