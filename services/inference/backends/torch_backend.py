@@ -95,7 +95,7 @@ class TorchBackend:
 
     @torch.inference_mode()
     def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
-        """See Backend. Raises ValueError, and leaves the slot as it was, when a matrix does not fit."""
+        """See Backend. Raises ValueError when a matrix does not fit; the slot stays as it was."""
         self._check_slot(slot)
         self._check_fit(weights)
         for bank in self._banks.values():
@@ -131,7 +131,7 @@ class TorchBackend:
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:
-        """See Backend. Raises ValueError when a chunk exceeds its blocks, the context or the slots."""
+        """See Backend. Raises ValueError when a chunk exceeds its blocks, context or slots."""
         self._check_chunks(chunks)
         order, lora = order_chunks(chunks, self._device)
         ordered = [chunks[index] for index in order]

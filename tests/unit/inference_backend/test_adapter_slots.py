@@ -38,11 +38,11 @@ def base_digest(backend: TorchBackend) -> str:
     return digest.hexdigest()
 
 
-def changed(weights: AdapterWeights, factor: float) -> AdapterWeights:
-    """The adapter with every A and B times `factor`, in float32."""
+def absurd(weights: AdapterWeights) -> AdapterWeights:
+    """The adapter with finite values so large that every product with them overflows."""
     return AdapterWeights(
         {
-            key: LoraPair(pair.lora_a * np.float32(factor), pair.lora_b * np.float32(factor), 1.0)
+            key: LoraPair(pair.lora_a * np.float32(3e38), pair.lora_b * np.float32(3e38), 100.0)
             for key, pair in weights.pairs.items()
         }
     )
@@ -78,8 +78,9 @@ def test_an_unloaded_slot_changes_nothing(tiny: Tiny, backend: TorchBackend):
 def test_a_slot_keeps_nothing_of_a_larger_adapter_before(tiny: Tiny):
     fresh = load_backend(tiny.directory)
     used = load_backend(tiny.directory)
+    # Absurd, so that a leftover factor shows even against a partner of zeros.
     for kind in ("rslora 64", "rank and alpha patterns", "plain"):
-        used.load_adapter(3, tiny.weights(kind))
+        used.load_adapter(3, absurd(tiny.weights(kind)))
     used.load_adapter(3, tiny.weights("query and value only"))
     fresh.load_adapter(3, tiny.weights("query and value only"))
     # The neighbour makes the step read all 64 ranks of slot 3 as well.
@@ -102,8 +103,8 @@ def test_absurd_but_finite_weights_spoil_only_their_own_rows_A15(
     prompts = [random_tokens(length, VOCAB, seed=index) for index in range(4)]
     slots = [None, 0, 11, 6]
     logits = []
-    for factor in (1.0, 3e38):
-        backend.load_adapter(11, changed(tiny.weights("plain"), factor))
+    for weights in (tiny.weights("plain"), absurd(tiny.weights("plain"))):
+        backend.load_adapter(11, weights)
         streams = [
             Stream(p, () if s is None else use(s)) for p, s in zip(prompts, slots, strict=True)
         ]
@@ -115,10 +116,19 @@ def test_absurd_but_finite_weights_spoil_only_their_own_rows_A15(
         assert np.array_equal(logits[1][:, index], logits[0][:, index])
 
 
+@pytest.mark.parametrize("length", [8, 30], ids=["few rows", "many rows"])
+def test_strength_zero_reads_nothing_of_an_adapter(length: int, tiny: Tiny, backend: TorchBackend):
+    backend.load_adapter(11, absurd(tiny.weights("plain")))
+    base = decoded(backend, Stream(random_tokens(length, VOCAB)))
+    assert np.array_equal(
+        decoded(backend, Stream(random_tokens(length, VOCAB), use(11, 0.0))), base
+    )
+
+
 def test_freed_blocks_never_reach_a_later_sequence_T12(tiny: Tiny):
     limits = BackendLimits(num_kv_blocks=8, block_size=BLOCK_SIZE, max_loras=1, max_lora_rank=8)
     clean, poisoned = (load_backend(tiny.directory, limits) for _ in range(2))
-    poisoned.load_adapter(0, changed(tiny.weights("plain"), 3e38))
+    poisoned.load_adapter(0, absurd(tiny.weights("plain")))
     # Fills every block with keys and values that are not numbers.
     filler = Stream(random_tokens(127, VOCAB), use(0))
     give_blocks([filler], 128)

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from services.inference.backends.base import SequenceChunk
 from services.inference.backends.torch_backend import TorchBackend
+from services.inference.backends.torch_linear import FrozenLinear
 from tests.support.backend_streams import (
     Stream,
     decode,
@@ -152,6 +153,14 @@ def test_logits_come_only_for_the_chunks_that_want_them_in_their_order(tiny, bac
     assert rows[0].dtype == np.float32
     assert np.array_equal(rows[1], rows[0][[1, 3]])
     assert rows[2].shape == (0, 256)
+
+
+@pytest.mark.parametrize("in_features", [64, 576, 1536])
+def test_a_row_is_the_same_alone_and_beside_another(in_features: int):
+    torch.manual_seed(1)
+    linear = FrozenLinear(torch.randn(576, in_features))
+    row = torch.randn(1, in_features)
+    assert torch.equal(linear(row), linear(torch.cat((row, torch.randn(1, in_features))))[:1])
 
 
 def test_bfloat16_stays_near_float32(tiny: Tiny):
