@@ -31,6 +31,9 @@ def configure_logging(service: str, level: str = "info") -> None:
         logger_factory=structlog.PrintLoggerFactory(),
     )
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    # gRPC logs a traceback when a client leaves in the middle of a write to it. That is no fault,
+    # and the call's own line tells of it; what a handler raises never gets past the interceptor.
+    logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)
 
 
 def get_logger() -> FilteringBoundLogger:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from edgelora.errors import CancelledRequestError
 from edgelora.v1.gateway_service_pb2 import GenerationEvent
@@ -15,12 +15,12 @@ _MAX_EVENTS = 64
 class Delivery:
     """A bounded line of events with an end. When it is full, the maker waits for the reader.
 
-    A reader that takes nothing for `stall_s` is given up: `on_stall` is called, once.
+    A reader that takes nothing for `stall_s` is given up. The maker stops then; should the reader
+    come back, it gets what was in the line, and then the error.
     """
 
-    def __init__(self, *, stall_s: float, on_stall: Callable[[], object]) -> None:
+    def __init__(self, *, stall_s: float) -> None:
         self._stall_s = stall_s
-        self._on_stall = on_stall
         self._events: deque[GenerationEvent] = deque()
         self._has_news = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -35,7 +35,6 @@ class Delivery:
                 async with asyncio.timeout(self._stall_s):
                     await self._has_room.wait()
             except TimeoutError:
-                self._on_stall()
                 raise CancelledRequestError(
                     f"the client read nothing for {self._stall_s:g} seconds"
                 ) from None

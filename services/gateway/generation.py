@@ -72,12 +72,7 @@ class Generations:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(
-        self,
-        caller: Caller,
-        request: GenerationRequest,
-        *,
-        budget_s: float,
-        on_stall: Callable[[], object],
+        self, caller: Caller, request: GenerationRequest, *, budget_s: float
     ) -> GenerationStream:
         """Admits a request and starts it; it ends after `budget_s` seconds at the latest.
 
@@ -85,7 +80,7 @@ class Generations:
         """
         reservation = self._quota.admit(caller.tenant, request.reserved_tokens)
         self._usage.of(caller.tenant.tenant_id).num_requests += 1
-        delivery = Delivery(stall_s=self._stall_s, on_stall=on_stall)
+        delivery = Delivery(stall_s=self._stall_s)
         run = GenerationRun(
             caller,
             request,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -200,16 +199,9 @@ class GatewayServicer(rpc.GatewayServiceServicer):
     async def _run(
         self, caller: Caller, wanted: GenerationRequest, context: _Context
     ) -> AsyncIterator[pb.GenerationEvent]:
-        # The task that sends: it hangs in a write when its client does not read.
-        sender = asyncio.current_task()
-        assert sender is not None
         stream = self._generations.start(
-            caller,
-            wanted,
-            budget_s=self._deadlines.of_generation(context.time_remaining()),
-            on_stall=sender.cancel,
+            caller, wanted, budget_s=self._deadlines.of_generation(context.time_remaining())
         )
-
         context.add_done_callback(lambda _: stream.cancel())  # type: ignore[arg-type]
         try:
             async for event in stream:

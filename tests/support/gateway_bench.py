@@ -110,13 +110,14 @@ class GatewayBench:
         await self._stack.enter_async_context(serving(config))
         await self.wait_for_health(health_pb2.HealthCheckResponse.SERVING)
 
-    def start_gateway_process(self, **settings: str) -> ServiceProcess:
+    async def start_gateway_process(self, **settings: str) -> ServiceProcess:
         """A gateway that can be killed, ready."""
         process = ServiceProcess(
             "services.gateway", environ=self.gateway_environ(**settings), logs=self.directory
         )
         self._stack.callback(process.kill)
-        process.wait_until_serving(self.address("gateway"))
+        # Not blocking: the gateway asks the stand-ins on this loop for their health.
+        await self.wait_for_health(health_pb2.HealthCheckResponse.SERVING)
         return process
 
     async def start(self, **settings: str) -> None:
@@ -126,15 +127,23 @@ class GatewayBench:
         self.start_scheduler()
         await self.start_gateway(**settings)
 
-    async def wait_for_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
-        """Returns when the gateway's health says so; the test's own limit ends the wait."""
+    @asynccontextmanager
+    async def health_watch(self) -> AsyncIterator[AsyncIterator[int]]:
+        """What the gateway's health says: now, and at every change."""
         async with open_channel(self.address("gateway")) as channel:
             watch = health_pb2_grpc.HealthStub(channel).Watch(
                 health_pb2.HealthCheckRequest(), wait_for_ready=True
             )
-            async for response in watch:
-                if response.status == status:
-                    watch.cancel()
+            try:
+                yield (response.status async for response in watch)
+            finally:
+                watch.cancel()
+
+    async def wait_for_health(self, status: int) -> None:
+        """Returns when the gateway's health says so; the test's own limit ends the wait."""
+        async with self.health_watch() as statuses:
+            async for seen in statuses:
+                if seen == status:
                     return
 
     async def admin(self) -> AdminClient:

@@ -32,8 +32,9 @@ class WorkerCall:
 
     ticket: Ticket
     request: pb.InferenceServiceGenerateRequest
+    time_remaining_s: float
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    was_cancelled: bool = False
+    was_finished: bool = False
     num_sent: int = 0
 
 
@@ -56,13 +57,13 @@ class StandinWorker(InferenceServiceServicer):
         self.num_open = 0
 
     async def Generate(self, request, context):
-        call = WorkerCall(open_ticket(self._sealer, request.ticket, boot_clock_s()), request)
+        ticket = open_ticket(self._sealer, request.ticket, boot_clock_s())
+        call = WorkerCall(ticket, request, context.time_remaining())
         self.num_open += 1
         self.calls.put_nowait(call)
 
-        def end(ended_context):
+        def end(_):
             self.num_open -= 1
-            call.was_cancelled = ended_context.cancelled()
             call.ended.set()
 
         context.add_done_callback(end)
@@ -82,6 +83,7 @@ class StandinWorker(InferenceServiceServicer):
         if self.ends_without_finished:
             return
         usage = Usage(num_prompt_tokens=NUM_PROMPT_TOKENS, num_output_tokens=call.num_sent)
+        call.was_finished = True
         yield pb.InferenceServiceGenerateResponse(
             finished=pb.Finished(finish_reason=FinishReason.FINISH_REASON_STOP, usage=usage)
         )
@@ -104,12 +106,11 @@ def host_worker(worker: StandinWorker, address: str) -> ServiceHost:
     return host
 
 
-async def main() -> None:
-    """Serves until told to stop; holds for ever after HOLD_AFTER words."""
-    address, key_file, hold_after = sys.argv[1:]
-    worker = StandinWorker(Sealer(Path(key_file).read_bytes()))
-    worker.script = ["word"] * (int(hold_after) + 1)
-    worker.hold_after = int(hold_after)
+async def main(address: str, key: bytes, hold_after: int) -> None:
+    """Serves until told to stop; holds for ever after so many words."""
+    worker = StandinWorker(Sealer(key))
+    worker.script = ["word"] * (hold_after + 1)
+    worker.hold_after = hold_after
     host = host_worker(worker, address)
     async with host.serving():
         await host.set_ready(True)
@@ -117,4 +118,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]).read_bytes(), int(sys.argv[3])))

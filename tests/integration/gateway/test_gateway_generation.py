@@ -74,7 +74,7 @@ async def test_what_the_worker_refuses_keeps_its_class_and_field(gateway):
         "the prompt has 3000 tokens, the context holds 2048", field="prompt"
     )
     client = await gateway.client()
-    with pytest.raises(PromptTooLongError, match="3000.*2048") as caught:
+    with pytest.raises(PromptTooLongError, match=r"3000.*2048") as caught:
         async for _ in client.generate("Hi"):
             pass
     assert caught.value.field == "prompt"

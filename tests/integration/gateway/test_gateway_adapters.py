@@ -1,0 +1,223 @@
+"""Uploads, and who may see, use, move and remove whose adapters."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+
+from edgelora.errors import (
+    AdapterNotFoundError,
+    AdapterRejectedError,
+    DeadlineExceededError,
+    InvalidRequestError,
+    ServiceUnavailableError,
+    from_rpc_error,
+)
+from edgelora.generation import Done
+from edgelora.v1 import gateway_service_pb2 as pb
+
+pytestmark = pytest.mark.integration
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+@pytest.fixture
+def adapter(tmp_path):
+    """Two files as the client reads them; what is in them is the store's business."""
+    (tmp_path / CONFIG).write_bytes(b'{"r": 8}')
+    (tmp_path / WEIGHTS).write_bytes(bytes(range(256)) * 8192)
+    (tmp_path / "tokenizer_config.json").write_text("{{ code }}")
+    return tmp_path
+
+
+def header(*files: tuple[str, int], **more) -> pb.RegisterAdapterRequest:
+    return pb.RegisterAdapterRequest(
+        header=pb.AdapterUploadHeader(
+            files=[pb.AdapterUploadFile(name=name, size_bytes=size) for name, size in files],
+            **more,
+        )
+    )
+
+
+def chunk(name: str, data: bytes) -> pb.RegisterAdapterRequest:
+    return pb.RegisterAdapterRequest(chunk=pb.AdapterUploadChunk(file_name=name, data=data))
+
+
+BOTH = ((CONFIG, 4), (WEIGHTS, 6))
+
+
+async def test_an_upload_arrives_whole_and_serves(gateway, adapter):
+    client = await gateway.client()
+    progress = []
+    registered = await client.register_adapter(
+        adapter,
+        alias="mail",
+        description="writes mail",
+        on_progress=lambda sent, total: progress.append((sent, total)),
+    )
+    assert registered.is_new
+    assert registered.alias.name == "mail"
+    assert await gateway.store.uploads_ended.get() == "whole"
+    size = sum((adapter / name).stat().st_size for name in (CONFIG, WEIGHTS))
+    assert progress[-1] == (size, size)
+    assert [sent for sent, _ in progress] == sorted({sent for sent, _ in progress})
+
+    listed = await client.list_adapters()
+    assert [entry.digest for entry in listed.adapters] == [registered.adapter.digest]
+    assert listed.adapters[0].description == "writes mail"
+    events = [event async for event in client.generate("Hi", adapters="mail")]
+    assert events[0].adapters[0].digest == registered.adapter.digest
+    assert isinstance(events[-1], Done)
+    assert not (await client.register_adapter(adapter)).is_new
+
+
+async def test_an_alias_moves_by_compare_and_swap(gateway, adapter):
+    client = await gateway.client()
+    digest = (await client.register_adapter(adapter, alias="mail")).adapter.digest
+    assert (await client.set_adapter_alias("mail", digest, expected_generation=1)).generation == 2
+    with pytest.raises(Exception, match="changed") as caught:
+        await client.set_adapter_alias("mail", digest, expected_generation=1)
+    assert caught.value.code is grpc.StatusCode.ALREADY_EXISTS
+    removed = await client.delete_adapter(digest)
+    assert (list(removed.removed_aliases), removed.removed_digest) == (["mail"], digest)
+
+
+async def test_no_tenant_touches_or_even_sees_anothers_adapter_T34(gateway, adapter):
+    owner, stranger = await gateway.client("owner"), await gateway.client("stranger")
+    digest = (await owner.register_adapter(adapter, alias="mail")).adapter.digest
+    absent = "sha256:" + "0" * 64
+
+    async def use(name: str):
+        await anext(stranger.generate("Hi", adapters=name))
+
+    async def refusal(attempt) -> tuple:
+        with pytest.raises(AdapterNotFoundError) as caught:
+            await attempt
+        return caught.value.message, caught.value.field, caught.value.metadata
+
+    # A foreign adapter and one that never was: the same answer, whatever is tried.
+    assert await refusal(use("mail")) == await refusal(use("never"))
+    assert await refusal(use(digest)) == await refusal(use(absent))
+    assert await refusal(stranger.delete_adapter("mail")) == await refusal(
+        stranger.delete_adapter("never")
+    )
+    assert await refusal(stranger.delete_adapter(digest)) == await refusal(
+        stranger.delete_adapter(absent)
+    )
+    assert await refusal(stranger.set_adapter_alias("mine", digest)) == await refusal(
+        stranger.set_adapter_alias("mine", absent)
+    )
+    assert not (await stranger.list_adapters()).adapters
+    # The same name in two namespaces is two names.
+    (adapter / CONFIG).write_bytes(b'{"r": 4}')
+    other = (await stranger.register_adapter(adapter, alias="mail")).adapter.digest
+    assert other != digest
+    await stranger.delete_adapter("mail")
+    events = [event async for event in owner.generate("Hi", adapters="mail")]
+    assert events[0].adapters[0].digest == digest
+
+
+BAD_UPLOADS = [
+    ("header", [chunk(CONFIG, b"1234")]),
+    ("header", [pb.RegisterAdapterRequest()]),
+    ("header.files", [header((CONFIG, 4))]),
+    ("header.files", [header((WEIGHTS, 6))]),
+    ("header.files", [header()]),
+    ("header.files[1].name", [header((CONFIG, 4), ("frame.safetensors", 6))]),
+    ("header.files[1].name", [header((CONFIG, 4), ("adapter_model.bin", 6))]),
+    ("header.files[1].name", [header((CONFIG, 4), ("../" + WEIGHTS, 6))]),
+    ("header.files[2].name", [header(*BOTH, (CONFIG, 4))]),
+    ("header.files[0].size_bytes", [header((CONFIG, 0), (WEIGHTS, 6))]),
+    ("header.files[0].size_bytes", [header((CONFIG, 2**20 + 1), (WEIGHTS, 6))]),
+    ("header.files[1].size_bytes", [header((CONFIG, 4), (WEIGHTS, 2**63))]),
+    ("header.alias", [header(*BOTH, alias="../mail")]),
+    ("header.description", [header(*BOTH, description="a" * 501)]),
+    ("header.description", [header(*BOTH, description="a\0")]),
+    ("chunk", [header(*BOTH), header(*BOTH)]),
+    ("chunk", [header(*BOTH), pb.RegisterAdapterRequest()]),
+    ("chunk.file_name", [header(*BOTH), chunk("evil.py", b"1")]),
+    ("chunk.file_name", [header(*BOTH), chunk("", b"1")]),
+    ("chunk.data", [header(*BOTH), chunk(CONFIG, b"")]),
+    ("chunk.data", [header(*BOTH), chunk(CONFIG, b"12345")]),
+    ("chunk.data", [header((CONFIG, 4), (WEIGHTS, 2**22)), chunk(WEIGHTS, b"a" * (2**20 + 1))]),
+    ("chunk.data", [header(*BOTH)]),
+    ("chunk.data", [header(*BOTH), chunk(CONFIG, b"1234"), chunk(WEIGHTS, b"12345")]),
+]
+
+
+async def test_every_bad_upload_names_its_field_and_registers_nothing_A22_A23(gateway):
+    client = await gateway.client()
+    stub = await gateway.stub()
+    for field, messages in BAD_UPLOADS:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.RegisterAdapter(iter(messages), metadata=gateway.authorization(), timeout=10)
+        error = from_rpc_error(caught.value)
+        assert isinstance(error, InvalidRequestError), (field, error)
+        assert error.field == field, error.message
+    assert not (await client.list_adapters()).adapters
+    assert (await client.status()).usage.num_running == 0
+    while not gateway.store.uploads_ended.empty():
+        assert gateway.store.uploads_ended.get_nowait() == "cut"
+
+
+async def test_a_file_missing_at_home_is_named_before_anything_is_sent_A23(gateway, tmp_path):
+    client = await gateway.client()
+    for present, missing in ((CONFIG, WEIGHTS), (WEIGHTS, CONFIG)):
+        directory = tmp_path / present
+        directory.mkdir()
+        (directory / present).write_bytes(b"1")
+        with pytest.raises(AdapterRejectedError, match=missing) as caught:
+            await client.register_adapter(directory)
+        assert caught.value.field == missing
+    assert gateway.store.uploads_ended.empty()
+
+
+async def test_an_uploader_that_leaves_leaves_nothing(gateway):
+    client = await gateway.client()
+    stub = await gateway.stub()
+    upload = stub.RegisterAdapter(metadata=gateway.authorization(), timeout=30)
+    await upload.write(header((CONFIG, 4), (WEIGHTS, 2**21)))
+    await upload.write(chunk(CONFIG, b"1234"))
+    await upload.write(chunk(WEIGHTS, b"a" * 2**20))
+    upload.cancel()
+    async with asyncio.timeout(5):
+        assert await gateway.store.uploads_ended.get() == "cut"
+    assert not (await client.list_adapters()).adapters
+
+
+async def test_an_uploader_that_dawdles_is_cut_off_F23(bench):
+    await bench.start_store()
+    await bench.start_worker()
+    bench.start_scheduler()
+    await bench.start_gateway(CLIENT_STALL="200ms")
+    client = await bench.client()
+    stub = await bench.stub()
+    upload = stub.RegisterAdapter(metadata=bench.authorization(), timeout=30)
+    await upload.write(header(*BOTH))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await upload
+    assert isinstance(from_rpc_error(caught.value), DeadlineExceededError)
+    async with asyncio.timeout(5):
+        assert await bench.store.uploads_ended.get() == "cut"
+    assert (await client.status()).usage.num_running == 0
+
+
+async def test_without_a_store_adapters_are_unavailable_and_the_base_serves(bench, adapter):
+    store = await bench.start_store()
+    await bench.start_worker()
+    bench.start_scheduler()
+    await bench.start_gateway()
+    client = await bench.client()
+    await store.server.stop(None)
+    for attempt in (
+        client.list_adapters(),
+        client.register_adapter(adapter),
+        anext(client.generate("Hi", adapters="mail")),
+    ):
+        with pytest.raises(ServiceUnavailableError) as caught:
+            await attempt
+        assert "store" in caught.value.message
+        assert caught.value.retry_after_s is not None
+    assert isinstance([event async for event in client.generate("Hi")][-1], Done)
