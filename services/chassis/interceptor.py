@@ -13,7 +13,7 @@ from collections.abc import (
     Callable,
     Iterator,
 )
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from uuid import uuid4
@@ -35,6 +35,8 @@ from services.chassis.logs import get_logger
 
 REQUEST_ID_KEY = "x-request-id"
 _MAX_REQUEST_ID_LENGTH = 64
+_MAX_DRAIN_S = 2.0
+_DRAIN_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                     async with asyncio.timeout(call.limit_s):
                         return await inner(_decoded(request), context)
                 except EdgeLoraError as error:
+                    await _drain(request)
                     await call.abort(error)
                 except TimeoutError:
                     await call.abort(DeadlineExceededError("the deadline passed"))
@@ -184,6 +187,23 @@ def _decoded(request: Any) -> Any:
 async def _decoded_stream(requests: AsyncIterable[Any]) -> AsyncIterator[Any]:
     async for request in requests:
         yield _decoded(request)
+
+
+async def _drain(request: Any) -> None:
+    """Reads what the client of a refused stream is still sending, for a bounded time.
+
+    A client that writes into a call which has ended may see INTERNAL in place of the refusal
+    (grpc/grpc#36066), so the refusal waits until the client pauses or ends.
+    """
+    if not isinstance(request, AsyncIterable):
+        return
+    messages = aiter(request)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_MAX_DRAIN_S):
+            while True:
+                async with asyncio.timeout(_DRAIN_PAUSE_S):
+                    if await anext(messages, None) is None:
+                        return
 
 
 class _Call:
