@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from edgelora.adapter_format.weights import AdapterWeights, LoraPair
 from services.chassis.base_model import BaseModel
 from services.inference.backends.base import BackendLimits, BackendTelemetry, SequenceChunk
+from tests.support.adapter_files import TINY_LAYERS, TINY_TARGETS
 
 VOCAB_SIZE = 96
 CONTEXT_TOKENS = 128
@@ -29,18 +30,18 @@ def stand_in_model(vocab_size: int = VOCAB_SIZE) -> BaseModel:
         digest="sha256:" + "0" * 64,
         family="llama",
         vocab_size=vocab_size,
-        hidden_size=4,
-        num_layers=1,
+        hidden_size=32,
+        num_layers=TINY_LAYERS,
         max_context_tokens=CONTEXT_TOKENS,
-        targets={"q_proj": (4, 4), "k_proj": (4, 4), "v_proj": (4, 4)},
+        targets=TINY_TARGETS,
     )
 
 
 def stand_in_weights(seed: int, *, scale: float = 1.0) -> AdapterWeights:
     """An adapter the back end tells apart by its values; scale 0 makes one without effect."""
     rng = np.random.default_rng(seed)
-    lora_a = rng.standard_normal((2, 4)).astype(np.float32)
-    lora_b = rng.standard_normal((4, 2)).astype(np.float32) * np.float32(scale)
+    lora_a = rng.standard_normal((2, 32)).astype(np.float32)
+    lora_b = rng.standard_normal((32, 2)).astype(np.float32) * np.float32(scale)
     return AdapterWeights({(0, "q_proj"): LoraPair(lora_a, lora_b, 1.0)})
 
 

@@ -106,6 +106,7 @@ class Engine:
         self._next_id = 0
         self._streams: dict[int, TokenStream] = {}
         self._busy_since_s = clock()
+        self._newest_status: EngineStatus | None = None
 
     async def start(self, observer: EngineObserver) -> None:
         """Starts the thread and loads the model in it. Raises what loading raises."""
@@ -120,8 +121,9 @@ class Engine:
 
         A thread that hangs in the back end is left behind; it ends with the process.
         """
-        self._commands.put(self._request_stop)
-        await asyncio.to_thread(self._thread.join, _STOP_LIMIT_S)
+        if self._thread.is_alive():
+            self._commands.put(self._request_stop)
+            await asyncio.to_thread(self._thread.join, _STOP_LIMIT_S)
 
     def submit(
         self,
@@ -138,9 +140,12 @@ class Engine:
         """Queues a sequence and returns its stream; the caller closes it in the same scope.
 
         `ticket` comes back in `adapter_wanted`. `arrived_s` is the clock's time times count from.
-        Raises ValueError when the sequence could never run: prompt and max_tokens together beyond
-        `EngineConfig.capacity_tokens`, an adapter twice, more adapters than slots.
+        Raises ServiceUnavailableError before the model is loaded, and ValueError when the sequence
+        could never run: prompt and max_tokens together beyond `EngineConfig.capacity_tokens`, an
+        adapter twice, more adapters than slots.
         """
+        if self._newest_status is None:
+            raise _still_loading()
         sequence = Sequence(
             sequence_id=self._next_id,
             token_ids=token_ids,
@@ -183,8 +188,11 @@ class Engine:
 
     @property
     def status(self) -> EngineStatus:
-        """The newest snapshot, taken after a step."""
-        return self._status
+        """The newest snapshot, taken after a step. Raises ServiceUnavailableError before start."""
+        status = self._newest_status
+        if status is None:
+            raise _still_loading()
+        return status
 
     @property
     def num_open_streams(self) -> int:
@@ -193,7 +201,7 @@ class Engine:
 
     def stalled_s(self) -> float:
         """Seconds since the newest step while there is work that waits for no adapter, else 0."""
-        status = self._status
+        status = self.status
         if not self._streams or status.num_loading_adapters:
             return 0.0
         return max(0.0, self._clock() - max(status.last_step_s, self._busy_since_s))
@@ -249,7 +257,7 @@ class Engine:
             EffectCheck(config.canary_token_ids, canary_tables),
             self._clock,
         )
-        self._status = steps.status()
+        self._newest_status = steps.status()
         self._call(self._finish_start)
         return steps
 
@@ -266,7 +274,7 @@ class Engine:
         steps.fail_all(ServiceUnavailableError("the worker is shutting down: send it again"))
 
     def _publish(self, steps: StepLoop) -> None:
-        self._status = steps.status()
+        self._newest_status = steps.status()
         outbox = steps.take_outbox()
         if outbox:
             self._call(self._deliver, outbox)
@@ -306,3 +314,7 @@ class Engine:
         for stream in self._streams.values():
             stream.deliver(Failed(InternalError("the engine has stopped: send the request again")))
         self._observer.engine_died()
+
+
+def _still_loading() -> ServiceUnavailableError:
+    return ServiceUnavailableError("the worker is loading its model: try again", retry_after_s=1.0)

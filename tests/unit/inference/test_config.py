@@ -50,9 +50,10 @@ def test_every_mistake_is_told_at_once(environ):
 
 def test_the_kv_cache_is_cut_into_blocks(environ, tmp_path):
     model = stand_in_model()
-    assert kv_bytes_per_token(model, "float32") == 32
+    per_token = kv_bytes_per_token(model, "float32")
+    assert per_token == 2 * (16 + 16) * 4  # layers, keys and values, float32
     tokenizer = TextTokenizer.load(tmp_path)
-    environ["EDGELORA_INFERENCE_KV_CACHE_SIZE"] = str(32 * 16 * 50)
+    environ["EDGELORA_INFERENCE_KV_CACHE_SIZE"] = str(per_token * 16 * 50)
     config = make_engine_config(InferenceConfig.from_env(environ), model, tokenizer)
     assert config.limits.num_kv_blocks == 50
     assert config.num_sequence_blocks == 50 - 2 * config.num_canary_blocks

@@ -1,0 +1,132 @@
+"""A whole worker around a back end: engine, adapters, health and the gRPC face."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from edgelora.v1.inference_service_pb2_grpc import add_InferenceServiceServicer_to_server
+from services.chassis.base_model import BaseModel
+from services.chassis.channel import open_channel
+from services.chassis.sealing import Sealer
+from services.chassis.server import ServiceHost
+from services.chassis.settings import ConfigError
+from services.inference.adapter_loading import AdapterLoading
+from services.inference.adapter_source import AdapterSource
+from services.inference.backends.base import Backend
+from services.inference.chat_template import ChatTemplate
+from services.inference.config import PREFIX, InferenceConfig
+from services.inference.engine.engine import Engine
+from services.inference.engine_config import make_engine_config
+from services.inference.prompt_encoder import PromptEncoder
+from services.inference.readiness import ReadinessWatch, generate_one_token
+from services.inference.refusals import Refusals
+from services.inference.residency import ResidencyReporter
+from services.inference.servicer import InferenceServicer
+from services.inference.tokenizer import TextTokenizer
+
+SERVICE_NAME = "edgelora.v1.InferenceService"
+
+
+class Worker:
+    """A worker that serves."""
+
+    def __init__(
+        self,
+        host: ServiceHost,
+        engine: Engine,
+        engine_died: asyncio.Event,
+        tasks: Sequence[asyncio.Task[None]],
+    ) -> None:
+        self.engine = engine
+        self._host = host
+        self._engine_died = engine_died
+        self._tasks = tasks
+
+    async def wait_for_end(self) -> bool:
+        """Returns when the process is asked to stop, or when the engine has died: then True.
+
+        Raises what ended one of the tasks that never end by themselves.
+        """
+        ends = [
+            asyncio.create_task(self._host.wait_for_stop()),
+            asyncio.create_task(self._wait_for_death()),
+        ]
+        done, _ = await asyncio.wait([*ends, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in ends:
+            task.cancel()
+        for task in done:
+            task.result()
+        return self._engine_died.is_set()
+
+    async def _wait_for_death(self) -> None:
+        await self._engine_died.wait()
+
+
+@asynccontextmanager
+async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Worker]:
+    """Serves on `config.address`; ready once a token was made, from then on while steps end.
+
+    Raises ConfigError when the model directory can not be used.
+    """
+    try:
+        model = BaseModel.load(config.model_directory)
+        tokenizer = TextTokenizer.load(config.model_directory)
+        template = ChatTemplate.load(config.model_directory, tokenizer.control_tokens)
+    except ValueError as error:
+        raise ConfigError(f"{PREFIX}MODEL_DIRECTORY: {error}") from error
+    engine_config = make_engine_config(config, model, tokenizer)
+    engine = Engine(backend, engine_config)
+    max_sequence_tokens = min(model.max_context_tokens, engine_config.capacity_tokens)
+    encoder = PromptEncoder(tokenizer, template, max_sequence_tokens)
+    refusals = Refusals(config.refusal_hold_s)
+    engine_died = asyncio.Event()
+    host = ServiceHost([config.address])
+    async with open_channel(config.store_address) as channel:
+        source = AdapterSource(
+            channel,
+            model,
+            max_rank=config.max_lora_rank,
+            timeout_s=config.fetch_timeout_s,
+            shared_directory=config.shared_blob_directory,
+        )
+        reporter = ResidencyReporter(
+            channel, engine, refusals, worker=config.name, interval_s=config.residency_interval_s
+        )
+        loading = AdapterLoading(
+            engine,
+            source,
+            refusals,
+            on_residency_changed=reporter.note_change,
+            on_engine_died=engine_died.set,
+        )
+        servicer = InferenceServicer(
+            engine,
+            encoder,
+            loading,
+            model,
+            Sealer(config.seal_key),
+            worker=config.name,
+            backend=config.backend,
+            max_sequence_tokens=max_sequence_tokens,
+            max_loras=config.max_loras,
+            max_lora_rank=config.max_lora_rank,
+        )
+        host.add(add_InferenceServiceServicer_to_server, servicer, SERVICE_NAME)
+        watch = ReadinessWatch(engine, host.set_ready, stall_limit_s=config.stall_limit_s)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            async with host.serving():
+                await engine.start(loading)
+                await generate_one_token(engine, engine_config.canary_token_ids)
+                tasks += [asyncio.create_task(reporter.run()), asyncio.create_task(watch.run())]
+                yield Worker(host, engine, engine_died, tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await loading.close()
+            await engine.stop()
+            source.close()
+            encoder.close()
