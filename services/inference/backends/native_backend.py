@@ -1,0 +1,109 @@
+"""The native back end: the C++ core in services/inference/native, through its Python package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgelora.adapter_format.weights import AdapterWeights
+from services.chassis.base_model import BaseModel
+from services.inference.backends.base import BackendLimits, BackendTelemetry, SequenceChunk
+
+if TYPE_CHECKING:
+    from edgelora_native import Engine
+
+PACKAGE = "edgelora_native"
+PACKED_FILE = "model.edgelora"
+"""The packed weights in a prepared model directory."""
+
+
+class NativeBackend:
+    """Implements `base.Backend` over one packed model file."""
+
+    _engine: Engine
+
+    def __init__(self, *, num_threads: int) -> None:
+        """`num_threads`: threads that compute, the engine's own thread among them."""
+        self._num_threads = num_threads
+
+    @staticmethod
+    def probe() -> str | None:
+        """See Backend."""
+        if find_spec(PACKAGE) is None:
+            return "the native core is not installed: run `make native`, it needs a C++ compiler"
+        from edgelora_native import NativeError, instruction_set
+
+        try:
+            instruction_set()
+        except NativeError as error:
+            return str(error)
+        return None
+
+    def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:
+        """See Backend. Blocks hold 16 tokens."""
+        from edgelora_native import BLOCK_TOKENS, Engine, Limits, NativeError
+
+        if limits.block_size != BLOCK_TOKENS:
+            raise ValueError(f"the native back end needs a block size of {BLOCK_TOKENS} tokens")
+        model = BaseModel.load(directory)
+        try:
+            self._engine = Engine(
+                directory / PACKED_FILE,
+                Limits(
+                    num_kv_blocks=limits.num_kv_blocks,
+                    max_loras=limits.max_loras,
+                    max_lora_rank=limits.max_lora_rank,
+                    max_step_tokens=limits.max_step_tokens,
+                    num_threads=self._num_threads,
+                ),
+            )
+        except NativeError as error:
+            raise ValueError(str(error)) from error
+        return model
+
+    def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
+        """See Backend. Factors are kept in half precision."""
+        from edgelora_native import AdapterFactors
+
+        self._engine.load_adapter(
+            slot,
+            [
+                AdapterFactors(layer, module, pair.lora_a, pair.lora_b, pair.scaling)
+                for (layer, module), pair in weights.pairs.items()
+            ],
+        )
+
+    def unload_adapter(self, slot: int) -> None:
+        """See Backend."""
+        self._engine.unload_adapter(slot)
+
+    def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:
+        """See Backend. A row's results are the same bits alone and in any company."""
+        from edgelora_native import Chunk
+
+        return self._engine.forward(
+            [
+                Chunk(
+                    token_ids=chunk.token_ids,
+                    start_position=chunk.start_position,
+                    block_table=chunk.block_table,
+                    adapters=[(use.slot, use.weight) for use in chunk.adapters],
+                    needs_logits=chunk.needs_logits,
+                )
+                for chunk in chunks
+            ]
+        )
+
+    def telemetry(self) -> BackendTelemetry:
+        """See Backend."""
+        description = self._engine.description
+        return BackendTelemetry(
+            weights_bytes=description.weights_bytes,
+            kv_cache_bytes=description.kv_cache_bytes,
+            adapter_slots_bytes=description.adapter_slots_bytes,
+        )

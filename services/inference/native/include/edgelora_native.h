@@ -1,0 +1,84 @@
+// The C interface of the native engine core. Everything a caller passes is checked; a failed call
+// returns a negative status and writes one line of text into `error`.
+#ifndef EDGELORA_NATIVE_H
+#define EDGELORA_NATIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EL_PUBLIC __attribute__((visibility("default")))
+
+typedef struct el_engine el_engine;
+
+typedef struct {
+  int32_t num_kv_blocks;  // blocks of EL_BLOCK_TOKENS tokens
+  int32_t max_loras;      // adapter slots
+  int32_t max_lora_rank;
+  int32_t max_step_tokens;  // most tokens of one step
+  int32_t num_threads;      // 0: one for each physical core
+} el_limits;
+
+enum { EL_BLOCK_TOKENS = 16 };
+
+typedef struct {
+  int32_t vocab_size;
+  int32_t hidden_size;
+  int32_t num_layers;
+  int32_t max_context_tokens;
+  int64_t weights_bytes;
+  int64_t kv_cache_bytes;
+  int64_t adapter_slots_bytes;
+} el_description;
+
+// One step over a ragged batch. Chunk i covers tokens [token_offsets[i], token_offsets[i + 1]).
+typedef struct {
+  int32_t num_chunks;
+  const int32_t* token_ids;
+  const int32_t* token_offsets;    // num_chunks + 1
+  const int32_t* start_positions;  // num_chunks: tokens already in the KV cache
+  const int32_t* block_tables;
+  const int32_t* block_offsets;  // num_chunks + 1
+  const int32_t* adapter_slots;
+  const float* adapter_weights;
+  const int32_t* adapter_offsets;  // num_chunks + 1
+  const uint8_t* needs_logits;     // num_chunks
+} el_batch;
+
+// One module's factors. `module` is one of EL_Q .. EL_DOWN.
+typedef struct {
+  int32_t layer;
+  int32_t module;
+  int32_t rank;
+  float scaling;
+  const float* lora_a;  // [rank, in_features]
+  const float* lora_b;  // [out_features, rank]
+} el_lora_pair;
+
+enum { EL_Q, EL_K, EL_V, EL_O, EL_GATE, EL_UP, EL_DOWN, EL_NUM_MODULES };
+
+// Name of the instruction set in use, or NULL with `error` set when EDGELORA_ISA names one that
+// is unknown or that this processor lacks.
+EL_PUBLIC const char* el_instruction_set(char* error, size_t error_size);
+
+EL_PUBLIC el_engine* el_open(const char* packed_file, const el_limits* limits, char* error,
+                   size_t error_size);
+EL_PUBLIC void el_close(el_engine* engine);
+EL_PUBLIC el_description el_describe(const el_engine* engine);
+
+EL_PUBLIC int el_load_adapter(el_engine* engine, int32_t slot, const el_lora_pair* pairs, int32_t num_pairs,
+                    char* error, size_t error_size);
+EL_PUBLIC int el_unload_adapter(el_engine* engine, int32_t slot, char* error, size_t error_size);
+
+// Writes one row of vocab_size logits for each chunk with needs_logits, in order.
+EL_PUBLIC int el_forward(el_engine* engine, const el_batch* batch, float* logits, char* error,
+               size_t error_size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

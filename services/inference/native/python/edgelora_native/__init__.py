@@ -1,0 +1,29 @@
+"""The native CPU core of EdgeLoRA.
+
+`Engine` runs steps over ragged batches in which every row has its own LoRA adapters; `packing`
+writes the one file it maps. Neither needs anything but numpy.
+"""
+
+from edgelora_native.engine import (
+    BLOCK_TOKENS,
+    MODULES,
+    AdapterFactors,
+    Chunk,
+    Description,
+    Engine,
+    Limits,
+    NativeError,
+    instruction_set,
+)
+
+__all__ = [
+    "BLOCK_TOKENS",
+    "MODULES",
+    "AdapterFactors",
+    "Chunk",
+    "Description",
+    "Engine",
+    "Limits",
+    "NativeError",
+    "instruction_set",
+]

@@ -1,0 +1,262 @@
+"""The Python face of the C interface in include/edgelora_native.h.
+
+Calls release the interpreter lock. An engine belongs to one thread at a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK_TOKENS = 16
+MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""Names of the adapted modules in the order of their numbers."""
+
+_ERROR_SIZE = 256
+
+
+class NativeError(RuntimeError):
+    """The core refused a call; the text says why."""
+
+
+class _Limits(ctypes.Structure):
+    _fields_ = (
+        ("num_kv_blocks", ctypes.c_int32),
+        ("max_loras", ctypes.c_int32),
+        ("max_lora_rank", ctypes.c_int32),
+        ("max_step_tokens", ctypes.c_int32),
+        ("num_threads", ctypes.c_int32),
+    )
+
+
+class _Description(ctypes.Structure):
+    _fields_ = (
+        ("vocab_size", ctypes.c_int32),
+        ("hidden_size", ctypes.c_int32),
+        ("num_layers", ctypes.c_int32),
+        ("max_context_tokens", ctypes.c_int32),
+        ("weights_bytes", ctypes.c_int64),
+        ("kv_cache_bytes", ctypes.c_int64),
+        ("adapter_slots_bytes", ctypes.c_int64),
+    )
+
+
+class _Batch(ctypes.Structure):
+    _fields_ = (
+        ("num_chunks", ctypes.c_int32),
+        ("token_ids", ctypes.c_void_p),
+        ("token_offsets", ctypes.c_void_p),
+        ("start_positions", ctypes.c_void_p),
+        ("block_tables", ctypes.c_void_p),
+        ("block_offsets", ctypes.c_void_p),
+        ("adapter_slots", ctypes.c_void_p),
+        ("adapter_weights", ctypes.c_void_p),
+        ("adapter_offsets", ctypes.c_void_p),
+        ("needs_logits", ctypes.c_void_p),
+    )
+
+
+class _LoraPair(ctypes.Structure):
+    _fields_ = (
+        ("layer", ctypes.c_int32),
+        ("module", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("scaling", ctypes.c_float),
+        ("lora_a", ctypes.c_void_p),
+        ("lora_b", ctypes.c_void_p),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What an engine allocates once."""
+
+    num_kv_blocks: int
+    """Blocks of `BLOCK_TOKENS` tokens."""
+    max_loras: int
+    max_lora_rank: int
+    max_step_tokens: int
+    """Most tokens of one step, prefill and decode together."""
+    num_threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What an engine holds."""
+
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    max_context_tokens: int
+    weights_bytes: int
+    kv_cache_bytes: int
+    adapter_slots_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """The tokens of one sequence that run in a step."""
+
+    token_ids: NDArray[np.int32]
+    start_position: int
+    block_table: Sequence[int]
+    adapters: Sequence[tuple[int, float]]
+    """(slot, weight) pairs; the weight multiplies the adapter's own scaling."""
+    needs_logits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterFactors:
+    """One module of an adapter, with A [rank, in] and B [out, rank] in float32."""
+
+    layer: int
+    module: str
+    lora_a: NDArray[np.float32]
+    lora_b: NDArray[np.float32]
+    scaling: float
+
+
+def _load_library() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(Path(__file__).parent / "libedgelora_native.so"))
+    error = [ctypes.c_char_p, ctypes.c_size_t]
+    library.el_instruction_set.argtypes = error
+    library.el_instruction_set.restype = ctypes.c_char_p
+    library.el_open.argtypes = [ctypes.c_char_p, ctypes.POINTER(_Limits), *error]
+    library.el_open.restype = ctypes.c_void_p
+    library.el_close.argtypes = [ctypes.c_void_p]
+    library.el_close.restype = None
+    library.el_describe.argtypes = [ctypes.c_void_p]
+    library.el_describe.restype = _Description
+    library.el_load_adapter.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_int32,
+        ctypes.POINTER(_LoraPair),
+        ctypes.c_int32,
+        *error,
+    ]
+    library.el_unload_adapter.argtypes = [ctypes.c_void_p, ctypes.c_int32, *error]
+    library.el_forward.argtypes = [
+        ctypes.c_void_p,
+        ctypes.POINTER(_Batch),
+        ctypes.c_void_p,
+        *error,
+    ]
+    return library
+
+
+_LIBRARY = _load_library()
+
+
+def instruction_set() -> str:
+    """Returns the instruction set in use. Raises NativeError for an EDGELORA_ISA it can not do."""
+    error = ctypes.create_string_buffer(_ERROR_SIZE)
+    name: bytes | None = _LIBRARY.el_instruction_set(error, _ERROR_SIZE)
+    if name is None:
+        raise NativeError(error.value.decode())
+    return name.decode()
+
+
+class Engine:
+    """One mapped model with its KV cache and adapter slots."""
+
+    def __init__(self, packed_file: Path, limits: Limits) -> None:
+        """Maps the file and allocates everything. Raises NativeError."""
+        self._error = ctypes.create_string_buffer(_ERROR_SIZE)
+        self._handle = _LIBRARY.el_open(
+            str(packed_file).encode(),
+            ctypes.byref(
+                _Limits(
+                    limits.num_kv_blocks,
+                    limits.max_loras,
+                    limits.max_lora_rank,
+                    limits.max_step_tokens,
+                    limits.num_threads,
+                )
+            ),
+            self._error,
+            _ERROR_SIZE,
+        )
+        if self._handle is None:
+            raise NativeError(self._error.value.decode())
+        raw = _LIBRARY.el_describe(self._handle)
+        self.description = Description(
+            **{name: getattr(raw, name) for name, _ in _Description._fields_}
+        )
+
+    def close(self) -> None:
+        """Frees everything; the engine can not be used any more."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            _LIBRARY.el_close(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def load_adapter(self, slot: int, factors: Sequence[AdapterFactors]) -> None:
+        """Writes an adapter into an empty slot. Raises NativeError; then the slot is as before."""
+        pairs = (_LoraPair * len(factors))()
+        kept: list[NDArray[np.float32]] = []
+        for pair, factor in zip(pairs, factors, strict=True):
+            lora_a = np.ascontiguousarray(factor.lora_a, dtype=np.float32)
+            lora_b = np.ascontiguousarray(factor.lora_b, dtype=np.float32)
+            kept += [lora_a, lora_b]
+            pair.layer, pair.module = factor.layer, MODULES.index(factor.module)
+            pair.rank, pair.scaling = lora_a.shape[0], factor.scaling
+            pair.lora_a, pair.lora_b = lora_a.ctypes.data, lora_b.ctypes.data
+        self._check(
+            _LIBRARY.el_load_adapter(
+                self._open(), slot, pairs, len(pairs), self._error, _ERROR_SIZE
+            )
+        )
+
+    def unload_adapter(self, slot: int) -> None:
+        """Empties a slot and zeroes its memory."""
+        self._check(_LIBRARY.el_unload_adapter(self._open(), slot, self._error, _ERROR_SIZE))
+
+    def forward(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
+        """Runs one step.
+
+        Returns logits, shape [chunks with needs_logits, vocab_size]. A row whose values left the
+        finite numbers is all NaN. Raises NativeError when the batch does not fit; then nothing ran.
+        """
+        tokens = np.concatenate([chunk.token_ids for chunk in chunks]) if chunks else ()
+        adapters = [pair for chunk in chunks for pair in chunk.adapters]
+        arrays = (
+            np.asarray(tokens, dtype=np.int32),
+            _offsets([len(chunk.token_ids) for chunk in chunks]),
+            np.array([chunk.start_position for chunk in chunks], dtype=np.int32),
+            np.array([b for chunk in chunks for b in chunk.block_table], dtype=np.int32),
+            _offsets([len(chunk.block_table) for chunk in chunks]),
+            np.array([slot for slot, _ in adapters], dtype=np.int32),
+            np.array([weight for _, weight in adapters], dtype=np.float32),
+            _offsets([len(chunk.adapters) for chunk in chunks]),
+            np.array([chunk.needs_logits for chunk in chunks], dtype=np.uint8),
+        )
+        batch = _Batch(len(chunks), *(array.ctypes.data for array in arrays))
+        num_rows = sum(chunk.needs_logits for chunk in chunks)
+        logits = np.empty((num_rows, self.description.vocab_size), dtype=np.float32)
+        self._check(
+            _LIBRARY.el_forward(
+                self._open(), ctypes.byref(batch), logits.ctypes.data, self._error, _ERROR_SIZE
+            )
+        )
+        return logits
+
+    def _open(self) -> int:
+        if self._handle is None:
+            raise NativeError("the engine is closed")
+        return int(self._handle)
+
+    def _check(self, status: int) -> None:
+        if status != 0:
+            raise NativeError(self._error.value.decode())
+
+
+def _offsets(counts: Sequence[int]) -> NDArray[np.int32]:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

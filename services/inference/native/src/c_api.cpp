@@ -1,0 +1,64 @@
+// The C interface: exceptions end here.
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "edgelora_native.h"
+#include "engine.h"
+#include "error.h"
+
+struct el_engine {
+  el_engine(const char* path, const el_limits& limits) : engine(path, limits) {}
+  edgelora::Engine engine;
+};
+
+namespace {
+
+template <typename F>
+int guarded(char* error, size_t error_size, F&& f) {
+  try {
+    f();
+    return 0;
+  } catch (const std::bad_alloc&) {
+    std::snprintf(error, error_size, "%s", "out of memory");
+  } catch (const std::exception& failure) {
+    std::snprintf(error, error_size, "%s", failure.what());
+  }
+  return -1;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* el_instruction_set(char* error, size_t error_size) {
+  const char* name = nullptr;
+  guarded(error, error_size, [&] { name = edgelora::choose_kernels().name; });
+  return name;
+}
+
+el_engine* el_open(const char* packed_file, const el_limits* limits, char* error,
+                   size_t error_size) {
+  el_engine* engine = nullptr;
+  guarded(error, error_size, [&] { engine = new el_engine(packed_file, *limits); });
+  return engine;
+}
+
+void el_close(el_engine* engine) { delete engine; }
+
+el_description el_describe(const el_engine* engine) { return engine->engine.describe(); }
+
+int el_load_adapter(el_engine* engine, int32_t slot, const el_lora_pair* pairs, int32_t num_pairs,
+                    char* error, size_t error_size) {
+  return guarded(error, error_size, [&] { engine->engine.slots().load(slot, pairs, num_pairs); });
+}
+
+int el_unload_adapter(el_engine* engine, int32_t slot, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] { engine->engine.slots().unload(slot); });
+}
+
+int el_forward(el_engine* engine, const el_batch* batch, float* logits, char* error,
+               size_t error_size) {
+  return guarded(error, error_size, [&] { engine->engine.forward(*batch, logits); });
+}
+}

@@ -1,0 +1,467 @@
+#include "engine.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "error.h"
+#include "half.h"
+
+namespace edgelora {
+namespace {
+
+constexpr int kRowChunk = 32;        // rows whose intermediate results stay in the first cache
+constexpr int kShrinkRows = kMaxRunRows;
+constexpr int kLogitBlocks = 8;      // blocks of 16 vocabulary entries in one unit
+constexpr int kFeedForwardUnit = 32; // outputs of one unit: one quantisation group
+constexpr int kMaxHeadSize = 512;
+constexpr int kMaxQueryTile = 16;
+// Calls of Team::each outside the layers, and in one layer.
+constexpr int kModelPhases = 4;
+constexpr int kLayerPhases = 11;
+
+int as_int(uint32_t x) { return static_cast<int>(x); }
+size_t as_size(int x) { return static_cast<size_t>(x); }
+
+}  // namespace
+
+Engine::Engine(const std::string& path, const el_limits& limits)
+    : file_(path),
+      shape_(file_.header()),
+      kernels_(choose_kernels()),
+      limits_(limits),
+      query_size_(as_int(shape_.num_heads * shape_.head_size)),
+      kv_size_(as_int(shape_.num_kv_heads * shape_.head_size)) {
+  require(limits.num_kv_blocks >= 1 && limits.num_kv_blocks <= 1 << 24,
+          "num_kv_blocks is out of range");
+  require(limits.max_loras >= 0 && limits.max_loras <= 4096, "max_loras is out of range");
+  require(limits.max_lora_rank >= 1 && limits.max_lora_rank <= 1024,
+          "max_lora_rank is out of range");
+  require(limits.max_step_tokens >= 1 && limits.max_step_tokens <= 1 << 16,
+          "max_step_tokens is out of range");
+  require(limits.num_threads >= 1 && limits.num_threads <= 256, "num_threads is out of range");
+  slots_ = std::make_unique<LoraSlots>(shape_, limits.max_loras, limits.max_lora_rank);
+
+  const size_t rows = as_size(limits.max_step_tokens);
+  const int hidden = as_int(shape_.hidden_size);
+  const int widths[3] = {hidden, query_size_, as_int(shape_.feed_forward_size)};
+  act_.hidden.resize(rows * as_size(hidden));
+  act_.queries.resize(rows * as_size(query_size_));
+  act_.cosines.resize(rows * shape_.head_size / 2);
+  act_.sines.resize(rows * shape_.head_size / 2);
+  act_.is_bad.resize(rows);
+  for (int i = 0; i < 3; i++) {
+    const size_t groups = rows * as_size(widths[i] / kGroup);
+    act_.values[i].resize(groups * kGroup);
+    act_.scales[i].resize(groups);
+    act_.scaled_sums[i].resize(groups);
+    act_.sums[i].resize(groups);
+    act_.quantised[i] = {act_.values[i].data(), act_.scales[i].data(), act_.scaled_sums[i].data(),
+                         act_.sums[i].data(), widths[i] / kGroup};
+  }
+  scratch_.resize(as_size(limits.num_threads));
+  for (Scratch& scratch : scratch_) {
+    scratch.tile.resize(as_size(kRowChunk) * kMaxHeadSize);
+    scratch.gates.resize(as_size(kRowChunk) * kFeedForwardUnit);
+    scratch.row.resize(std::max(as_size(hidden), as_size(kMaxQueryTile) * shape_.head_size));
+  }
+  pool_ = std::make_unique<ThreadPool>(limits.num_threads,
+                                       kModelPhases + kLayerPhases * as_int(shape_.num_layers));
+
+  kv_bytes_ = as_size(limits.num_kv_blocks) * shape_.num_layers * 2 * as_size(kv_size_) *
+              EL_BLOCK_TOKENS * sizeof(uint16_t);
+  void* mapped =
+      ::mmap(nullptr, kv_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw Error("cannot allocate the KV cache: lower its size");
+  kv_ = static_cast<uint16_t*>(mapped);
+}
+
+Engine::~Engine() { ::munmap(kv_, kv_bytes_); }
+
+el_description Engine::describe() const {
+  el_description d{};
+  d.vocab_size = as_int(shape_.vocab_size);
+  d.hidden_size = as_int(shape_.hidden_size);
+  d.num_layers = as_int(shape_.num_layers);
+  d.max_context_tokens = as_int(shape_.max_context_tokens);
+  d.weights_bytes = static_cast<int64_t>(file_.size());
+  d.kv_cache_bytes = static_cast<int64_t>(kv_bytes_);
+  d.adapter_slots_bytes = static_cast<int64_t>(slots_->bytes());
+  return d;
+}
+
+void Engine::forward(const el_batch& batch, float* logits) {
+  const Step step(batch, shape_, limits_, *slots_, kernels_.query_tile);
+  shrunk_.resize(std::max(shrunk_.size(),
+                          3 * step.entries.size() * as_size(limits_.max_lora_rank)));
+  const size_t context =
+      as_size((step.longest_context + EL_BLOCK_TOKENS - 1) / EL_BLOCK_TOKENS * EL_BLOCK_TOKENS);
+  for (Scratch& scratch : scratch_) {
+    scratch.scores.resize(
+        std::max(scratch.scores.size(), context * as_size(kernels_.query_tile)));
+    scratch.key_blocks.resize(std::max(scratch.key_blocks.size(), context / EL_BLOCK_TOKENS));
+    scratch.value_blocks.resize(scratch.key_blocks.size());
+  }
+  pool_->run([&](Team& team) {
+    embed(team, step);
+    for (uint32_t layer = 0; layer < shape_.num_layers; layer++) {
+      normalise(team, step, file_.layer_tensor(layer, kAttentionNorm));
+      project_qkv(team, step, layer);
+      attend(team, step, layer);
+      project_add(team, step, layer, kOutput, EL_O, Input::kAttention);
+      normalise(team, step, file_.layer_tensor(layer, kFeedForwardNorm));
+      feed_forward(team, step, layer);
+      project_add(team, step, layer, kDown, EL_DOWN, Input::kFeedForward);
+    }
+    project_logits(team, step, logits);
+  });
+}
+
+void Engine::embed(Team& team, const Step& step) {
+  const TensorEntry& separate = file_.model_tensor(kEmbedding);
+  const TensorEntry& table =
+      separate.kind == static_cast<uint32_t>(TensorKind::kAbsent) ? file_.model_tensor(kHead)
+                                                                  : separate;
+  const bool is_q4 = table.kind == static_cast<uint32_t>(TensorKind::kQ4);
+  const size_t group_bytes = is_q4 ? kQ4GroupBytes : kQ8GroupBytes;
+  const int groups = as_int(shape_.hidden_size) / kGroup;
+  const int half = as_int(shape_.head_size) / 2;
+  const float* frequencies = file_.floats(file_.model_tensor(kInverseFrequencies));
+  team.each(step.num_rows(), [&](int r) {
+    const Row& row = step.rows[as_size(r)];
+    const uint8_t* w = file_.bytes(table) +
+                       as_size(row.token / kLanes) * as_size(groups) * group_bytes;
+    const int lane = row.token % kLanes;
+    float* out = act_.hidden.data() + as_size(r) * shape_.hidden_size;
+    for (int g = 0; g < groups; g++, w += group_bytes) {
+      uint16_t scale_half;
+      std::memcpy(&scale_half, w + 2 * lane, 2);
+      const float scale = half_to_float(scale_half);
+      if (is_q4) {
+        uint16_t minimum_half;
+        std::memcpy(&minimum_half, w + 32 + 2 * lane, 2);
+        const float minimum = half_to_float(minimum_half);
+        for (int i = 0; i < kGroup; i++) {
+          const uint8_t byte = w[64 + 64 * (i / 8) + 4 * lane + i % 4];
+          const int nibble = i % 8 < 4 ? byte & 15 : byte >> 4;
+          out[g * kGroup + i] = scale * static_cast<float>(nibble) + minimum;
+        }
+      } else {
+        for (int i = 0; i < kGroup; i++)
+          out[g * kGroup + i] =
+              scale * static_cast<float>(w[32 + 64 * (i / 4) + 4 * lane + i % 4] - 128);
+      }
+    }
+    for (int i = 0; i < half; i++) {
+      const float angle = static_cast<float>(row.position) * frequencies[i];
+      act_.cosines[as_size(r * half + i)] = std::cos(angle) * shape_.attention_factor;
+      act_.sines[as_size(r * half + i)] = std::sin(angle) * shape_.attention_factor;
+    }
+    act_.is_bad[as_size(r)] = 0;
+  });
+}
+
+void Engine::normalise(Team& team, const Step& step, const TensorEntry& weight) {
+  const int hidden = as_int(shape_.hidden_size);
+  const float* w = file_.floats(weight);
+  team.each(step.num_rows(), [&](int r) {
+    float* out = scratch_[as_size(team.index())].row.data();
+    const float mean = kernels_.rms_norm(act_.hidden.data() + as_size(r) * as_size(hidden), w,
+                                         hidden, shape_.norm_epsilon, out);
+    // Quantising would turn NaN into numbers, so a row that went wrong is remembered here.
+    if (!std::isfinite(mean)) act_.is_bad[as_size(r)] = 1;
+    kernels_.quantise(out, hidden, quantised(Input::kHidden), r, 0);
+  });
+}
+
+// The first factor of all adapters of the step: shrunk = weight * scaling * A x.
+void Engine::shrink_adapters(Team& team, const Step& step, uint32_t layer, const int* modules,
+                             int num_modules, Input input) {
+  if (step.entries.empty()) return;
+  const int rank_blocks = (limits_.max_lora_rank + kLanes - 1) / kLanes;
+  const int parts = static_cast<int>(step.runs.size());
+  team.each(parts * num_modules * rank_blocks, [&](int unit) {
+    const int rank_block = unit % rank_blocks;
+    const int module_at = unit / rank_blocks % num_modules;
+    const EntryRun& run = step.runs[as_size(unit / rank_blocks / num_modules)];
+    const LoraModule& module = slots_->module(run.slot, as_int(layer), modules[module_at]);
+    const int first_rank = rank_block * kLanes;
+    if (first_rank >= module.rank) return;
+    const int count = std::min(kLanes, module.rank - first_rank);
+    const QuantisedRows& rows = quantised(input);
+    float tile[kShrinkRows * kLanes];
+    kernels_.multiply_q8(module.a + as_size(rank_block * rows.groups) * kQ8GroupBytes, rows,
+                         run.first_row, run.first_row + run.count, tile, kLanes);
+    for (int i = 0; i < run.count; i++) {
+      const int e = run.first_entry + i;
+      const float factor = step.entries[as_size(e)].weight * module.scaling;
+      float* out = shrunk(step, module_at, e) + first_rank;
+      for (int j = 0; j < count; j++) out[j] = factor * tile[i * kLanes + j];
+    }
+  });
+}
+
+float* Engine::shrunk(const Step& step, int module_at, int entry) {
+  return shrunk_.data() + (as_size(module_at) * step.entries.size() + as_size(entry)) *
+                              as_size(limits_.max_lora_rank);
+}
+
+// Asks for the adapters' part of a unit before the base product, which hides the way to memory.
+void Engine::prefetch_adapters(const Step& step, uint32_t layer, int module_id, int begin, int end,
+                               int first_block, int num_blocks) const {
+  for (int32_t i = step.row_entry_offsets[as_size(begin)];
+       i < step.row_entry_offsets[as_size(end)]; i++) {
+    const int slot = step.entry_slots[as_size(step.row_entries[as_size(i)])];
+    const LoraModule& module = slots_->module(slot, as_int(layer), module_id);
+    if (module.rank == 0) continue;
+    const uint8_t* from = module.b + as_size(first_block) * module.b_block_bytes();
+    for (size_t at = 0; at < as_size(num_blocks) * module.b_block_bytes(); at += 64)
+      __builtin_prefetch(from + at);
+  }
+}
+
+// Adds B times the shrunk inputs of a row's adapters to `num_blocks` blocks of 16 outputs.
+void Engine::expand_adapters(const Step& step, uint32_t layer, int module_id, int module_at,
+                             int row, int first_block, int num_blocks, float* out) {
+  for (int32_t i = step.row_entry_offsets[as_size(row)];
+       i < step.row_entry_offsets[as_size(row) + 1]; i++) {
+    const int e = step.row_entries[as_size(i)];
+    const LoraModule& module =
+        slots_->module(step.entry_slots[as_size(e)], as_int(layer), module_id);
+    if (module.rank == 0) continue;
+    kernels_.expand(module.b + as_size(first_block) * module.b_block_bytes(), num_blocks,
+                    module.rank, shrunk(step, module_at, e), out);
+  }
+}
+
+void Engine::multiply(const TensorEntry& entry, int block, const QuantisedRows& rows, int begin,
+                      int end, float* out, size_t stride) const {
+  const size_t groups = as_size(rows.groups);
+  if (entry.kind == static_cast<uint32_t>(TensorKind::kQ4)) {
+    kernels_.multiply_q4(file_.bytes(entry) + as_size(block) * groups * kQ4GroupBytes, rows, begin,
+                         end, out, stride);
+  } else {
+    kernels_.multiply_q8(file_.bytes(entry) + as_size(block) * groups * kQ8GroupBytes, rows, begin,
+                         end, out, stride);
+  }
+}
+
+void Engine::project_qkv(Team& team, const Step& step, uint32_t layer) {
+  static constexpr int kModules[] = {EL_Q, EL_K, EL_V};
+  shrink_adapters(team, step, layer, kModules, 3, Input::kHidden);
+  const TensorEntry& weights = file_.layer_tensor(layer, kQkv);
+  const int head_size = as_int(shape_.head_size);
+  const int head_blocks = head_size / kLanes;
+  const int num_heads = as_int(shape_.num_heads);
+  const int kv_heads = as_int(shape_.num_kv_heads);
+  team.each(num_heads + 2 * kv_heads, [&](int unit) {
+    float* tile = scratch_[as_size(team.index())].tile.data();
+    const int module_at = unit < num_heads ? 0 : (unit < num_heads + kv_heads ? 1 : 2);
+    const int head = unit - (module_at == 0 ? 0 : num_heads + (module_at - 1) * kv_heads);
+    for (int begin = 0; begin < step.num_rows(); begin += kRowChunk) {
+      const int end = std::min(begin + kRowChunk, step.num_rows());
+      prefetch_adapters(step, layer, kModules[module_at], begin, end, head * head_blocks,
+                        head_blocks);
+      for (int b = 0; b < head_blocks; b++)
+        multiply(weights, unit * head_blocks + b, quantised(Input::kHidden), begin, end,
+                 tile + b * kLanes, as_size(head_size));
+      for (int row = begin; row < end; row++) {
+        float* values = tile + as_size(row - begin) * as_size(head_size);
+        expand_adapters(step, layer, kModules[module_at], module_at, row, head * head_blocks,
+                        head_blocks, values);
+        finish_head(step, layer, unit, row, values);
+      }
+    }
+  });
+}
+
+// Bias, norm and rotation of one head, then to its place: the query buffer or the KV cache.
+void Engine::finish_head(const Step& step, uint32_t layer, int unit, int row, float* values) {
+  const int head_size = as_int(shape_.head_size);
+  const int num_heads = as_int(shape_.num_heads);
+  const int kv_heads = as_int(shape_.num_kv_heads);
+  const auto is_present = [](const TensorEntry& entry) {
+    return entry.kind != static_cast<uint32_t>(TensorKind::kAbsent);
+  };
+  const TensorEntry& bias = file_.layer_tensor(layer, kQkvBias);
+  if (is_present(bias)) kernels_.add(values, file_.floats(bias) + unit * head_size, head_size);
+  if (unit >= num_heads + kv_heads) {
+    write_value(step, layer, unit - num_heads - kv_heads, row, values);
+    return;
+  }
+  const TensorEntry& norm = file_.layer_tensor(layer, unit < num_heads ? kQueryNorm : kKeyNorm);
+  if (is_present(norm))
+    kernels_.rms_norm(values, file_.floats(norm), head_size, shape_.norm_epsilon, values);
+  rotate(row, values);
+  if (unit >= num_heads) {
+    write_key(step, layer, unit - num_heads, row, values);
+    return;
+  }
+  const float scale = 1.0f / std::sqrt(static_cast<float>(head_size));
+  float* query = act_.queries.data() + as_size(row) * as_size(query_size_) + unit * head_size;
+  for (int i = 0; i < head_size; i++) query[i] = values[i] * scale;
+}
+
+// Rotary position embedding, halves paired (Su et al., arXiv 2104.09864).
+void Engine::rotate(int row, float* head) const {
+  const int half = as_int(shape_.head_size) / 2;
+  const float* cosines = act_.cosines.data() + as_size(row * half);
+  const float* sines = act_.sines.data() + as_size(row * half);
+  for (int i = 0; i < half; i++) {
+    const float low = head[i];
+    const float high = head[i + half];
+    head[i] = low * cosines[i] - high * sines[i];
+    head[i + half] = high * cosines[i] + low * sines[i];
+  }
+}
+
+uint16_t* Engine::block(uint32_t layer, int32_t index) const {
+  const size_t halves = 2 * as_size(kv_size_) * EL_BLOCK_TOKENS;
+  return kv_ + (layer * as_size(limits_.num_kv_blocks) + as_size(index)) * halves;
+}
+
+void Engine::write_key(const Step& step, uint32_t layer, int kv_head, int row, const float* key) {
+  const Row& r = step.rows[as_size(row)];
+  const int head_size = as_int(shape_.head_size);
+  uint16_t halves[kMaxHeadSize];
+  kernels_.store_half(key, head_size, halves);
+  uint16_t* out = block(layer, step.block_of(r.chunk, r.position)) +
+                  as_size(kv_head * head_size) * EL_BLOCK_TOKENS + r.position % EL_BLOCK_TOKENS;
+  for (int d = 0; d < head_size; d++) out[d * EL_BLOCK_TOKENS] = halves[d];
+}
+
+void Engine::write_value(const Step& step, uint32_t layer, int kv_head, int row,
+                         const float* value) {
+  const Row& r = step.rows[as_size(row)];
+  const int head_size = as_int(shape_.head_size);
+  uint16_t* out = block(layer, step.block_of(r.chunk, r.position)) +
+                  as_size(kv_size_ + kv_head * head_size) * EL_BLOCK_TOKENS +
+                  as_size(r.position % EL_BLOCK_TOKENS) * as_size(head_size);
+  kernels_.store_half(value, head_size, out);
+}
+
+void Engine::attend(Team& team, const Step& step, uint32_t layer) {
+  const int head_size = as_int(shape_.head_size);
+  const int heads = as_int(shape_.num_heads / shape_.num_kv_heads);
+  team.each(static_cast<int>(step.tiles.size()), [&](int unit) {
+    const QueryTile& tile = step.tiles[as_size(unit)];
+    Scratch& scratch = scratch_[as_size(team.index())];
+    const float* queries[kMaxQueryTile];
+    float* outputs[kMaxQueryTile];
+    int32_t num_keys[kMaxQueryTile];
+    const int32_t first_row = step.batch.token_offsets[tile.chunk];
+    int32_t longest = 0;
+    for (int i = 0; i < tile.count; i++) {
+      const int32_t row = first_row + (tile.first + i) / heads;
+      const int head = tile.kv_head * heads + (tile.first + i) % heads;
+      queries[i] = act_.queries.data() + as_size(row) * as_size(query_size_) +
+                   as_size(head * head_size);
+      outputs[i] = scratch.row.data() + i * head_size;
+      num_keys[i] = step.rows[as_size(row)].position + 1;
+      longest = std::max(longest, num_keys[i]);
+    }
+    const size_t key_at = as_size(tile.kv_head * head_size) * EL_BLOCK_TOKENS;
+    const size_t value_at = as_size(kv_size_) * EL_BLOCK_TOKENS + key_at;
+    for (int32_t p = 0; p < longest; p += EL_BLOCK_TOKENS) {
+      const uint16_t* base = block(layer, step.block_of(tile.chunk, p));
+      scratch.key_blocks[as_size(p / EL_BLOCK_TOKENS)] = base + key_at;
+      scratch.value_blocks[as_size(p / EL_BLOCK_TOKENS)] = base + value_at;
+    }
+    const size_t stride =
+        as_size((longest + EL_BLOCK_TOKENS - 1) / EL_BLOCK_TOKENS * EL_BLOCK_TOKENS);
+    kernels_.attend({queries, outputs, num_keys, tile.count, head_size, scratch.key_blocks.data(),
+                     scratch.value_blocks.data(), scratch.scores.data(), stride});
+    for (int i = 0; i < tile.count; i++) {
+      const int32_t row = first_row + (tile.first + i) / heads;
+      const int head = tile.kv_head * heads + (tile.first + i) % heads;
+      kernels_.quantise(outputs[i], head_size, quantised(Input::kAttention), row,
+                        head * head_size / kGroup);
+    }
+  });
+}
+
+void Engine::project_add(Team& team, const Step& step, uint32_t layer, LayerTensor tensor,
+                         int module, Input input) {
+  shrink_adapters(team, step, layer, &module, 1, input);
+  const TensorEntry& weights = file_.layer_tensor(layer, tensor);
+  const int hidden = as_int(shape_.hidden_size);
+  team.each(hidden / kLanes, [&](int unit) {
+    float tile[kRowChunk * kLanes];
+    for (int begin = 0; begin < step.num_rows(); begin += kRowChunk) {
+      const int end = std::min(begin + kRowChunk, step.num_rows());
+      prefetch_adapters(step, layer, module, begin, end, unit, 1);
+      multiply(weights, unit, quantised(input), begin, end, tile, kLanes);
+      for (int row = begin; row < end; row++) {
+        float* out = tile + (row - begin) * kLanes;
+        expand_adapters(step, layer, module, 0, row, unit, 1, out);
+        kernels_.add(act_.hidden.data() + as_size(row) * as_size(hidden) + unit * kLanes, out,
+                     kLanes);
+      }
+    }
+  });
+}
+
+void Engine::feed_forward(Team& team, const Step& step, uint32_t layer) {
+  static constexpr int kModules[] = {EL_GATE, EL_UP};
+  shrink_adapters(team, step, layer, kModules, 2, Input::kHidden);
+  const TensorEntry& weights = file_.layer_tensor(layer, kGateUp);
+  constexpr int kBlocks = kFeedForwardUnit / kLanes;
+  team.each(as_int(shape_.feed_forward_size) / kFeedForwardUnit, [&](int unit) {
+    Scratch& scratch = scratch_[as_size(team.index())];
+    float* gates = scratch.gates.data();
+    float* ups = scratch.tile.data();
+    for (int begin = 0; begin < step.num_rows(); begin += kRowChunk) {
+      const int end = std::min(begin + kRowChunk, step.num_rows());
+      prefetch_adapters(step, layer, EL_GATE, begin, end, unit * kBlocks, kBlocks);
+      prefetch_adapters(step, layer, EL_UP, begin, end, unit * kBlocks, kBlocks);
+      for (int b = 0; b < kBlocks; b++) {
+        const int pair = unit * kBlocks + b;
+        multiply(weights, 2 * pair, quantised(Input::kHidden), begin, end, gates + b * kLanes,
+                 kFeedForwardUnit);
+        multiply(weights, 2 * pair + 1, quantised(Input::kHidden), begin, end, ups + b * kLanes,
+                 kFeedForwardUnit);
+      }
+      for (int row = begin; row < end; row++) {
+        float* gate = gates + (row - begin) * kFeedForwardUnit;
+        float* up = ups + (row - begin) * kFeedForwardUnit;
+        expand_adapters(step, layer, EL_GATE, 0, row, unit * kBlocks, kBlocks, gate);
+        expand_adapters(step, layer, EL_UP, 1, row, unit * kBlocks, kBlocks, up);
+        kernels_.silu_times(gate, up, kFeedForwardUnit, gate);
+        kernels_.quantise(gate, kFeedForwardUnit, quantised(Input::kFeedForward), row, unit);
+      }
+    }
+  });
+}
+
+void Engine::project_logits(Team& team, const Step& step, float* logits) {
+  const int count = static_cast<int>(step.logit_rows.size());
+  if (count == 0) return;
+  const int hidden = as_int(shape_.hidden_size);
+  const float* norm = file_.floats(file_.model_tensor(kFinalNorm));
+  QuantisedRows& rows = quantised(Input::kHidden);
+  team.each(count, [&](int i) {
+    const int row = step.logit_rows[as_size(i)];
+    float* out = scratch_[as_size(team.index())].row.data();
+    const float mean = kernels_.rms_norm(act_.hidden.data() + as_size(row) * as_size(hidden), norm,
+                                         hidden, shape_.norm_epsilon, out);
+    if (!std::isfinite(mean)) act_.is_bad[as_size(row)] = 1;
+    kernels_.quantise(out, hidden, rows, i, 0);
+  });
+  const TensorEntry& head = file_.model_tensor(kHead);
+  const int blocks = as_int(shape_.vocab_size) / kLanes;
+  const size_t vocab = shape_.vocab_size;
+  team.each((blocks + kLogitBlocks - 1) / kLogitBlocks, [&](int unit) {
+    const int end = std::min((unit + 1) * kLogitBlocks, blocks);
+    for (int b = unit * kLogitBlocks; b < end; b++)
+      multiply(head, b, rows, 0, count, logits + b * kLanes, vocab);
+  });
+  team.each(count, [&](int i) {
+    if (act_.is_bad[as_size(step.logit_rows[as_size(i)])])
+      std::fill_n(logits + as_size(i) * vocab, vocab, std::numeric_limits<float>::quiet_NaN());
+  });
+}
+
+}  // namespace edgelora

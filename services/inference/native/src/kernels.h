@@ -1,0 +1,79 @@
+// The inner loops, one table for each instruction set.
+//
+// Weight blocks cover 16 output rows and run over the groups of 32 inputs:
+//   Q4 group (320 bytes): half scale[16], half minimum[16], 4 x 64 bytes of nibbles; byte (row, j)
+//     of part p holds input 8p + j in its low and input 8p + 4 + j in its high nibble (j < 4).
+//     weight = scale * nibble + minimum
+//   Q8 group (544 bytes): half scale[16], 8 x 64 bytes; byte (row, j) of part p is input 4p + j.
+//     weight = scale * (byte - 128)
+// Activations are quantised to signed bytes for each row and group of 32.
+//
+// Every sum runs in an order that depends only on the row itself, never on what else is in the
+// batch: results of a row are the same bits alone and in any company.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace edgelora {
+
+constexpr int kGroup = 32;
+constexpr int kLanes = 16;
+constexpr int kBlockTokens = 16;
+constexpr size_t kQ4GroupBytes = 320;
+constexpr size_t kQ8GroupBytes = 544;
+
+// Quantised activations of one matrix, row-major.
+struct QuantisedRows {
+  int8_t* values;     // [rows][groups * 32]
+  float* scales;      // [rows][groups]
+  float* scaled_sums; // [rows][groups]: scale times the sum of the group's bytes
+  int32_t* sums;      // [rows][groups]
+  int groups;
+};
+
+// Queries of one tile: each belongs to one sequence and reads the first `num_keys` keys.
+struct AttentionTile {
+  const float* const* queries;  // [n] pointers to head_size floats, already scaled
+  float* const* outputs;        // [n]
+  const int32_t* num_keys;      // [n]
+  int n;
+  int head_size;
+  const uint16_t* const* key_blocks;    // [blocks] -> [head_size][16]
+  const uint16_t* const* value_blocks;  // [blocks] -> [16][head_size]
+  float* scores;                        // scratch, [n][score_stride]
+  size_t score_stride;
+};
+
+struct Kernels {
+  const char* name;
+  int query_tile;
+  // Quantises `count` values (a multiple of 32) of one row, starting at group `first_group`.
+  void (*quantise)(const float* x, int count, const QuantisedRows& rows, int row, int first_group);
+  // out[row][0..16) = one block of weights times rows [begin, end).
+  void (*multiply_q4)(const uint8_t* block, const QuantisedRows& rows, int begin, int end,
+                      float* out, size_t out_stride);
+  void (*multiply_q8)(const uint8_t* block, const QuantisedRows& rows, int begin, int end,
+                      float* out, size_t out_stride);
+  // x * weight / rms(x); returns the mean square, which is not finite when x is not.
+  float (*rms_norm)(const float* x, const float* weight, int n, float epsilon, float* out);
+  // y[block][0..16) += sum over j < rank of xa[j] * B[block][j][0..16) for the adapter blocks
+  // described in lora_slots.h.
+  void (*expand)(const uint8_t* blocks, int num_blocks, int rank, const float* xa, float* y);
+  // out = silu(gate) * up over n values (a multiple of 16).
+  void (*silu_times)(const float* gate, const float* up, int n, float* out);
+  void (*add)(float* x, const float* y, int n);
+  void (*attend)(const AttentionTile& tile);
+  void (*store_half)(const float* x, int n, uint16_t* out);
+};
+
+const Kernels* avx512_kernels();
+const Kernels* avx2_vnni_kernels();
+const Kernels* avx2_kernels();
+const Kernels* neon_kernels();
+const Kernels* portable_kernels();
+
+// The best table this processor can run, or the one EDGELORA_ISA names. Throws Error.
+const Kernels& choose_kernels();
+
+}  // namespace edgelora

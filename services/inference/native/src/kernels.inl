@@ -1,0 +1,281 @@
+// The kernels, written once over the lanes of `edgelora::simd`. Included by one source file for
+// each instruction set, after its simd header.
+#include <cmath>
+#include <limits>
+
+#include "kernels.h"
+
+namespace edgelora {
+namespace {
+
+using namespace simd;
+
+void quantise(const float* x, int count, const QuantisedRows& rows, int row, int first_group) {
+  const size_t at = static_cast<size_t>(row) * rows.groups + first_group;
+  int8_t* values = rows.values + at * kGroup;
+  for (int g = 0; g < count / kGroup; g++) {
+    const F32 a = load(x + g * kGroup);
+    const F32 b = load(x + g * kGroup + kLanes);
+    const float largest = max_of(max(abs(a), abs(b)));
+    const float scale = largest / 127.0f;
+    const F32 inverse = splat(largest > 0.0f ? 127.0f / largest : 0.0f);
+    const I32 qa = round_to_int(mul(a, inverse));
+    const I32 qb = round_to_int(mul(b, inverse));
+    store_bytes(values + g * kGroup, qa);
+    store_bytes(values + g * kGroup + kLanes, qb);
+    const int32_t total = sum_int(add_int(qa, qb));
+    rows.scales[at + g] = scale;
+    rows.scaled_sums[at + g] = scale * static_cast<float>(total);
+    rows.sums[at + g] = total;
+  }
+}
+
+template <int M>
+void tile_q4(const uint8_t* w, const QuantisedRows& rows, int begin, float* out, size_t stride) {
+  const int groups = rows.groups;
+  const size_t row_bytes = static_cast<size_t>(groups) * kGroup;
+  const int8_t* values = rows.values + begin * row_bytes;
+  const float* scales = rows.scales + static_cast<size_t>(begin) * groups;
+  const float* sums = rows.scaled_sums + static_cast<size_t>(begin) * groups;
+  F32 acc[M];
+  for (int m = 0; m < M; m++) acc[m] = zero();
+  for (int g = 0; g < groups; g++, w += kQ4GroupBytes) {
+    for (size_t line = 0; line < kQ4GroupBytes; line += 64) prefetch(w + 6 * kQ4GroupBytes + line);
+    const F32 scale = load_half(reinterpret_cast<const uint16_t*>(w));
+    const F32 minimum = load_half(reinterpret_cast<const uint16_t*>(w) + kLanes);
+    Bytes part[8];
+    for (int p = 0; p < 4; p++) {
+      const Bytes packed = load_bytes(w + 64 + 64 * p);
+      part[2 * p] = low_nibbles(packed);
+      part[2 * p + 1] = high_nibbles(packed);
+    }
+    for (int m = 0; m < M; m++) {
+      const int8_t* x = values + m * row_bytes + g * kGroup;
+      I32 even = splat_int(0);
+      I32 odd = splat_int(0);
+      for (int p = 0; p < 8; p += 2) {
+        even = dot4(even, part[p], x + 4 * p);
+        odd = dot4(odd, part[p + 1], x + 4 * p + 4);
+      }
+      const float x_scale = scales[static_cast<size_t>(m) * groups + g];
+      const float x_sum = sums[static_cast<size_t>(m) * groups + g];
+      acc[m] = fma(to_float(add_int(even, odd)), mul(scale, splat(x_scale)), acc[m]);
+      acc[m] = fma(minimum, splat(x_sum), acc[m]);
+    }
+  }
+  for (int m = 0; m < M; m++) store(out + m * stride, acc[m]);
+}
+
+template <int M>
+void tile_q8(const uint8_t* w, const QuantisedRows& rows, int begin, float* out, size_t stride) {
+  const int groups = rows.groups;
+  const size_t row_bytes = static_cast<size_t>(groups) * kGroup;
+  const int8_t* values = rows.values + begin * row_bytes;
+  const float* scales = rows.scales + static_cast<size_t>(begin) * groups;
+  const int32_t* sums = rows.sums + static_cast<size_t>(begin) * groups;
+  F32 acc[M];
+  for (int m = 0; m < M; m++) acc[m] = zero();
+  for (int g = 0; g < groups; g++, w += kQ8GroupBytes) {
+    for (size_t line = 0; line < kQ8GroupBytes; line += 64) prefetch(w + 4 * kQ8GroupBytes + line);
+    const F32 scale = load_half(reinterpret_cast<const uint16_t*>(w));
+    Bytes part[8];
+    for (int p = 0; p < 8; p++) part[p] = load_bytes(w + 32 + 64 * p);
+    for (int m = 0; m < M; m++) {
+      const int8_t* x = values + m * row_bytes + g * kGroup;
+      I32 even = splat_int(-kByteBias * sums[static_cast<size_t>(m) * groups + g]);
+      I32 odd = splat_int(0);
+      for (int p = 0; p < 8; p += 2) {
+        even = dot8(even, part[p], x + 4 * p);
+        odd = dot8(odd, part[p + 1], x + 4 * p + 4);
+      }
+      const float x_scale = scales[static_cast<size_t>(m) * groups + g];
+      acc[m] = fma(to_float(add_int(even, odd)), mul(scale, splat(x_scale)), acc[m]);
+    }
+  }
+  for (int m = 0; m < M; m++) store(out + m * stride, acc[m]);
+}
+
+template <template <int> class Choose, int M>
+struct Remainder {
+  static void run(const uint8_t* w, const QuantisedRows& rows, int begin, int count, float* out,
+                  size_t stride) {
+    if (count == M) {
+      Choose<M>::run(w, rows, begin, out, stride);
+    } else {
+      Remainder<Choose, M - 1>::run(w, rows, begin, count, out, stride);
+    }
+  }
+};
+template <template <int> class Choose>
+struct Remainder<Choose, 0> {
+  static void run(const uint8_t*, const QuantisedRows&, int, int, float*, size_t) {}
+};
+template <int M>
+struct Q4 {
+  static void run(const uint8_t* w, const QuantisedRows& r, int b, float* o, size_t s) {
+    tile_q4<M>(w, r, b, o, s);
+  }
+};
+template <int M>
+struct Q8 {
+  static void run(const uint8_t* w, const QuantisedRows& r, int b, float* o, size_t s) {
+    tile_q8<M>(w, r, b, o, s);
+  }
+};
+
+template <template <int> class Choose>
+void multiply(const uint8_t* block, const QuantisedRows& rows, int begin, int end, float* out,
+              size_t stride) {
+  for (; begin + kTileRows <= end; begin += kTileRows, out += kTileRows * stride)
+    Choose<kTileRows>::run(block, rows, begin, out, stride);
+  Remainder<Choose, kTileRows - 1>::run(block, rows, begin, end - begin, out, stride);
+}
+
+float rms_norm(const float* x, const float* weight, int n, float epsilon, float* out) {
+  F32 squares = zero();
+  for (int i = 0; i < n; i += kLanes) {
+    const F32 v = load(x + i);
+    squares = fma(v, v, squares);
+  }
+  const float mean = sum(squares) / static_cast<float>(n);
+  const F32 factor = splat(1.0f / std::sqrt(mean + epsilon));
+  for (int i = 0; i < n; i += kLanes)
+    store(out + i, mul(mul(load(x + i), factor), load(weight + i)));
+  return mean;
+}
+
+void expand(const uint8_t* blocks, int num_blocks, int rank, const float* xa, float* y) {
+  const size_t block_bytes = 2 * kLanes + static_cast<size_t>(rank) * kLanes;
+  for (int b = 0; b < num_blocks; b++, blocks += block_bytes, y += kLanes) {
+    const auto* values = reinterpret_cast<const int8_t*>(blocks + 2 * kLanes);
+    F32 acc = zero();
+    for (int j = 0; j < rank; j++)
+      acc = fma(to_float(widen_bytes(values + j * kLanes)), splat(xa[j]), acc);
+    const F32 scale = load_half(reinterpret_cast<const uint16_t*>(blocks));
+    store(y, fma(acc, scale, load(y)));
+  }
+}
+
+// e^x by range reduction to [-ln2/2, ln2/2] and a Taylor polynomial of degree 6; the relative
+// error is below 2e-7. Arguments below -87 give 0 within the smallest normal number.
+F32 exp(F32 x) {
+  x = min(max(x, splat(-87.0f)), splat(88.0f));
+  const I32 n = round_to_int(mul(x, splat(1.44269504f)));
+  const F32 nf = to_float(n);
+  F32 r = fma(nf, splat(-0.693359375f), x);
+  r = fma(nf, splat(2.12194440e-4f), r);
+  F32 p = splat(1.0f / 720.0f);
+  p = fma(p, r, splat(1.0f / 120.0f));
+  p = fma(p, r, splat(1.0f / 24.0f));
+  p = fma(p, r, splat(1.0f / 6.0f));
+  p = fma(p, r, splat(0.5f));
+  p = fma(p, r, splat(1.0f));
+  p = fma(p, r, splat(1.0f));
+  return scale_by_power_of_two(p, n);
+}
+
+void silu_times(const float* gate, const float* up, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) {
+    const F32 g = load(gate + i);
+    const F32 sigmoid = div(splat(1.0f), add(splat(1.0f), exp(sub(zero(), g))));
+    store(out + i, mul(mul(g, sigmoid), load(up + i)));
+  }
+}
+
+void add_rows(float* x, const float* y, int n) {
+  for (int i = 0; i < n; i += kLanes) store(x + i, add(load(x + i), load(y + i)));
+}
+
+void store_halves(const float* x, int n, uint16_t* out) {
+  for (int i = 0; i < n; i += kLanes) store_half(out + i, load(x + i));
+}
+
+template <int N>
+void score_block(const AttentionTile& tile, const uint16_t* keys, int at) {
+  F32 acc[N];
+  for (int q = 0; q < N; q++) acc[q] = zero();
+  for (int d = 0; d < tile.head_size; d++) {
+    const F32 k = load_half(keys + d * kBlockTokens);
+    for (int q = 0; q < N; q++) acc[q] = fma(k, splat(tile.queries[q][d]), acc[q]);
+  }
+  for (int q = 0; q < N; q++) store(tile.scores + q * tile.score_stride + at, acc[q]);
+}
+
+template <int N>
+void weigh_values(const AttentionTile& tile, int num_blocks, int longest, const float* inverse) {
+  constexpr int kWidth = 2 * kLanes;
+  for (int d = 0; d < tile.head_size; d += kWidth) {
+    F32 low[N];
+    F32 high[N];
+    for (int q = 0; q < N; q++) low[q] = high[q] = zero();
+    for (int b = 0; b < num_blocks; b++) {
+      const uint16_t* values = tile.value_blocks[b] + d;
+      const int count = longest - b * kBlockTokens;
+      for (int t = 0; t < (count < kBlockTokens ? count : kBlockTokens); t++) {
+        const F32 v0 = load_half(values + static_cast<size_t>(t) * tile.head_size);
+        const F32 v1 = load_half(values + static_cast<size_t>(t) * tile.head_size + kLanes);
+        for (int q = 0; q < N; q++) {
+          const F32 p = splat(tile.scores[q * tile.score_stride + b * kBlockTokens + t]);
+          low[q] = fma(p, v0, low[q]);
+          high[q] = fma(p, v1, high[q]);
+        }
+      }
+    }
+    for (int q = 0; q < N; q++) {
+      store(tile.outputs[q] + d, mul(low[q], splat(inverse[q])));
+      store(tile.outputs[q] + d + kLanes, mul(high[q], splat(inverse[q])));
+    }
+  }
+}
+
+template <int N>
+void attend_tile(const AttentionTile& tile) {
+  int longest = 0;
+  for (int q = 0; q < N; q++) longest = tile.num_keys[q] > longest ? tile.num_keys[q] : longest;
+  const int num_blocks = (longest + kBlockTokens - 1) / kBlockTokens;
+  for (int b = 0; b < num_blocks; b++) score_block<N>(tile, tile.key_blocks[b], b * kBlockTokens);
+  float inverse[N];
+  for (int q = 0; q < N; q++) {
+    float* scores = tile.scores + q * tile.score_stride;
+    // Keys beyond the query's own end weigh exactly nothing, so a tile's company changes no bit.
+    F32 largest = splat(-std::numeric_limits<float>::infinity());
+    for (int b = 0; b < num_blocks; b++) {
+      const int own = tile.num_keys[q] - b * kBlockTokens;
+      F32 s = load(scores + b * kBlockTokens);
+      if (own < kBlockTokens)
+        s = keep_first(s, own > 0 ? own : 0, -std::numeric_limits<float>::infinity());
+      store(scores + b * kBlockTokens, s);
+      largest = max(largest, s);
+    }
+    const F32 top = splat(max_of(largest));
+    F32 total = zero();
+    for (int b = 0; b < num_blocks; b++) {
+      const int own = tile.num_keys[q] - b * kBlockTokens;
+      F32 p = exp(sub(load(scores + b * kBlockTokens), top));
+      if (own < kBlockTokens) p = keep_first(p, own > 0 ? own : 0, 0.0f);
+      store(scores + b * kBlockTokens, p);
+      total = add(total, p);
+    }
+    inverse[q] = 1.0f / sum(total);
+  }
+  weigh_values<N>(tile, num_blocks, longest, inverse);
+}
+
+template <int N>
+void attend_some(const AttentionTile& tile) {
+  if (tile.n == N) {
+    attend_tile<N>(tile);
+  } else if constexpr (N > 1) {
+    attend_some<N - 1>(tile);
+  }
+}
+
+void attend(const AttentionTile& tile) { attend_some<kQueryTile>(tile); }
+
+constexpr Kernels table(const char* name) {
+  return Kernels{name,       kQueryTile, quantise,  multiply<Q4>, multiply<Q8>, rms_norm,
+                 expand,     silu_times, add_rows,  attend,        store_halves};
+}
+
+}  // namespace
+}  // namespace edgelora

@@ -1,0 +1,187 @@
+#include "lora_slots.h"
+
+#include <sys/mman.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "error.h"
+#include "half.h"
+#include "kernels.h"
+
+namespace edgelora {
+namespace {
+
+constexpr size_t kLargePage = size_t{2} << 20;
+// Factors start on their own cache line.
+constexpr size_t kAlignment = 64;
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// The half-precision scale that brings `largest` to 127, and its inverse as the bytes see it.
+struct Scale {
+  explicit Scale(float largest)
+      : half(float_to_half(largest / 127.0f)),
+        inverse(half_to_float(half) > 0.0f ? 1.0f / half_to_float(half) : 0.0f) {}
+  int8_t byte(float x) const {
+    return static_cast<int8_t>(std::fmin(std::fmax(std::nearbyint(x * inverse), -127.0f), 127.0f));
+  }
+  uint16_t half;
+  float inverse;
+};
+
+// Row `row` of A into its block.
+void write_a_row(const float* x, int in, int row, uint8_t* a) {
+  const int groups = in / kGroup;
+  uint8_t* group = a + static_cast<size_t>(row / kLanes * groups) * kQ8GroupBytes;
+  const int lane = row % kLanes;
+  for (int g = 0; g < groups; g++, group += kQ8GroupBytes, x += kGroup) {
+    float largest = 0.0f;
+    for (int i = 0; i < kGroup; i++) largest = std::fmax(largest, std::fabs(x[i]));
+    const Scale scale(largest);
+    std::memcpy(group + 2 * lane, &scale.half, sizeof scale.half);
+    for (int i = 0; i < kGroup; i++)
+      group[32 + 64 * (i / 4) + 4 * lane + i % 4] = static_cast<uint8_t>(scale.byte(x[i]) + 128);
+  }
+}
+
+// Output `o` of B, [rank] values, into its block.
+void write_b_row(const float* x, int rank, int o, uint8_t* b) {
+  uint8_t* block = b + static_cast<size_t>(o / kLanes) * static_cast<size_t>(32 + 16 * rank);
+  const int lane = o % kLanes;
+  float largest = 0.0f;
+  for (int j = 0; j < rank; j++) largest = std::fmax(largest, std::fabs(x[j]));
+  const Scale scale(largest);
+  std::memcpy(block + 2 * lane, &scale.half, sizeof scale.half);
+  for (int j = 0; j < rank; j++)
+    block[32 + 16 * j + lane] = static_cast<uint8_t>(scale.byte(x[j]));
+}
+
+}  // namespace
+
+LoraSlots::LoraSlots(const PackedHeader& shape, int max_loras, int max_rank)
+    : shape_(shape),
+      num_layers_(shape.num_layers),
+      max_loras_(max_loras),
+      max_rank_(max_rank),
+      modules_(static_cast<size_t>(max_loras) * shape.num_layers * EL_NUM_MODULES),
+      guards_(std::make_unique<Guard[]>(static_cast<size_t>(max_loras))) {
+  for (int m = 0; m < EL_NUM_MODULES; m++)
+    slot_bytes_ += a_bytes(max_rank, in_features(m)) + b_bytes(max_rank, out_features(m));
+  slot_bytes_ *= num_layers_;
+  slot_bytes_ = (slot_bytes_ + kLargePage - 1) / kLargePage * kLargePage;
+  if (max_loras == 0) return;
+  // Reserved now, touched only as far as the loaded ranks need it.
+  void* mapped = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) throw Error("cannot reserve memory for the adapter slots");
+  // Every step streams through the slots in use: large pages spare most address look-ups.
+  ::madvise(mapped, bytes(), MADV_HUGEPAGE);
+  memory_ = static_cast<uint8_t*>(mapped);
+}
+
+LoraSlots::~LoraSlots() {
+  if (memory_ != nullptr) ::munmap(memory_, bytes());
+}
+
+size_t LoraSlots::a_bytes(int rank, int in) {
+  const int blocks = (rank + kLanes - 1) / kLanes;
+  return aligned(static_cast<size_t>(blocks * (in / kGroup)) * kQ8GroupBytes);
+}
+
+size_t LoraSlots::b_bytes(int rank, int out) {
+  return aligned(static_cast<size_t>(out / kLanes) * static_cast<size_t>(32 + 16 * rank));
+}
+
+int LoraSlots::in_features(int module) const {
+  if (module == EL_O) return static_cast<int>(shape_.num_heads * shape_.head_size);
+  if (module == EL_DOWN) return static_cast<int>(shape_.feed_forward_size);
+  return static_cast<int>(shape_.hidden_size);
+}
+
+int LoraSlots::out_features(int module) const {
+  switch (module) {
+    case EL_Q:
+      return static_cast<int>(shape_.num_heads * shape_.head_size);
+    case EL_K:
+    case EL_V:
+      return static_cast<int>(shape_.num_kv_heads * shape_.head_size);
+    case EL_GATE:
+    case EL_UP:
+      return static_cast<int>(shape_.feed_forward_size);
+    default:
+      return static_cast<int>(shape_.hidden_size);
+  }
+}
+
+bool LoraSlots::hold(int slot) {
+  guard(slot).holders.fetch_add(1);
+  if (guard(slot).state.load() == kLoaded) return true;
+  release(slot);
+  return false;
+}
+
+void LoraSlots::release(int slot) { guard(slot).holders.fetch_sub(1); }
+
+void LoraSlots::check_pairs(const el_lora_pair* pairs, int num_pairs) const {
+  require(num_pairs > 0 && pairs != nullptr, "an adapter needs at least one module");
+  std::vector<bool> seen(num_layers_ * EL_NUM_MODULES, false);
+  for (int i = 0; i < num_pairs; i++) {
+    const el_lora_pair& pair = pairs[i];
+    require(pair.layer >= 0 && static_cast<size_t>(pair.layer) < num_layers_ && pair.module >= 0 &&
+                pair.module < EL_NUM_MODULES,
+            "an adapter module is out of range");
+    require(pair.rank >= 1 && pair.rank <= max_rank_, "an adapter module's rank is out of range");
+    require(std::isfinite(pair.scaling), "an adapter module's scaling is not finite");
+    require(pair.lora_a != nullptr && pair.lora_b != nullptr, "an adapter factor is missing");
+    const size_t at = index(0, pair.layer, pair.module);
+    require(!seen[at], "an adapter module is given twice");
+    seen[at] = true;
+  }
+}
+
+void LoraSlots::load(int slot, const el_lora_pair* pairs, int num_pairs) {
+  require(slot >= 0 && slot < max_loras_, "there is no such adapter slot");
+  check_pairs(pairs, num_pairs);
+  int expected = kEmpty;
+  require(guard(slot).state.compare_exchange_strong(expected, kChanging),
+          "the adapter slot is taken");
+  uint8_t* at = memory_ + static_cast<size_t>(slot) * slot_bytes_;
+  for (int i = 0; i < num_pairs; i++) {
+    const el_lora_pair& pair = pairs[i];
+    const int in = in_features(pair.module);
+    const int out = out_features(pair.module);
+    uint8_t* a = at;
+    uint8_t* b = a + a_bytes(pair.rank, in);
+    at = b + b_bytes(pair.rank, out);
+    // A slot reads as zeros before it is loaded, which as a biased byte with scale 0 is 0.
+    for (int j = 0; j < pair.rank; j++)
+      write_a_row(pair.lora_a + static_cast<size_t>(j) * static_cast<size_t>(in), in, j, a);
+    for (int o = 0; o < out; o++)
+      write_b_row(pair.lora_b + static_cast<size_t>(o) * static_cast<size_t>(pair.rank), pair.rank,
+                  o, b);
+    modules_[index(slot, pair.layer, pair.module)] = {pair.rank, pair.scaling, a, b};
+  }
+  guard(slot).state.store(kLoaded);
+}
+
+void LoraSlots::unload(int slot) {
+  require(slot >= 0 && slot < max_loras_, "there is no such adapter slot");
+  int expected = kLoaded;
+  if (!guard(slot).state.compare_exchange_strong(expected, kChanging)) {
+    require(expected == kEmpty, "the adapter slot is being changed");
+    return;
+  }
+  if (guard(slot).holders.load() != 0) {
+    guard(slot).state.store(kLoaded);
+    throw Error("the adapter slot is in use");
+  }
+  for (size_t layer = 0; layer < num_layers_; layer++)
+    for (int m = 0; m < EL_NUM_MODULES; m++)
+      modules_[index(slot, static_cast<int>(layer), m)] = LoraModule{};
+  // The pages go back to the system and read as zeros from now on.
+  ::madvise(memory_ + static_cast<size_t>(slot) * slot_bytes_, slot_bytes_, MADV_DONTNEED);
+  guard(slot).state.store(kEmpty);
+}
+
+}  // namespace edgelora

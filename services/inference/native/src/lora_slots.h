@@ -1,0 +1,80 @@
+// Adapter slots: address space reserved once for max_loras adapters of max_lora_rank.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "edgelora_native.h"
+#include "packed_file.h"
+
+namespace edgelora {
+
+// One module of one adapter as the kernels read it, in signed bytes with half-precision scales:
+// a step reads every adapter of its rows once, so their bytes are what many adapters cost.
+// Rank 0: the module is not adapted.
+struct LoraModule {
+  int rank = 0;
+  float scaling = 0.0f;
+  // Q8 blocks as in kernels.h: ceil(rank / 16) blocks of `in` inputs; rows beyond the rank are 0.
+  const uint8_t* a = nullptr;
+  // out / 16 blocks: half scale[16], one for each output, then bytes [rank][16].
+  const uint8_t* b = nullptr;
+
+  size_t b_block_bytes() const { return static_cast<size_t>(32 + 16 * rank); }
+};
+
+// Loading and unloading may run beside a step: a slot is readable only between the end of `load`
+// and the start of `unload`, and `unload` refuses while a step holds the slot.
+class LoraSlots {
+ public:
+  LoraSlots(const PackedHeader& header, int max_loras, int max_rank);
+  ~LoraSlots();
+  LoraSlots(const LoraSlots&) = delete;
+  LoraSlots& operator=(const LoraSlots&) = delete;
+
+  int size() const { return max_loras_; }
+  size_t bytes() const { return slot_bytes_ * static_cast<size_t>(max_loras_); }
+  const LoraModule& module(int slot, int layer, int module) const {
+    return modules_[index(slot, layer, module)];
+  }
+  int in_features(int module) const;
+  int out_features(int module) const;
+
+  // Holds a slot for one step; false when it is not loaded. Each true needs one `release`.
+  bool hold(int slot);
+  void release(int slot);
+
+  // Checks everything before it writes anything; throws Error.
+  void load(int slot, const el_lora_pair* pairs, int num_pairs);
+  void unload(int slot);
+
+ private:
+  enum State : int { kEmpty, kChanging, kLoaded };
+  struct Guard {
+    std::atomic<int> state{kEmpty};
+    std::atomic<int> holders{0};
+  };
+
+  size_t index(int slot, int layer, int module) const {
+    return (static_cast<size_t>(slot) * num_layers_ + static_cast<size_t>(layer)) * EL_NUM_MODULES +
+           static_cast<size_t>(module);
+  }
+  Guard& guard(int slot) const { return guards_[static_cast<size_t>(slot)]; }
+  void check_pairs(const el_lora_pair* pairs, int num_pairs) const;
+  static size_t a_bytes(int rank, int in);
+  static size_t b_bytes(int rank, int out);
+
+  const PackedHeader& shape_;
+  const size_t num_layers_;
+  const int max_loras_;
+  const int max_rank_;
+  size_t slot_bytes_ = 0;
+  uint8_t* memory_ = nullptr;
+  std::vector<LoraModule> modules_;
+  std::unique_ptr<Guard[]> guards_;
+};
+
+}  // namespace edgelora

@@ -1,0 +1,70 @@
+// Sixteen lanes in one AVX-512 register; dot products by VNNI.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace edgelora::simd {
+
+using F32 = __m512;
+using I32 = __m512i;
+using Bytes = __m512i;  // 16 rows x 4 unsigned bytes
+
+constexpr int kTileRows = 8;      // activation rows a GEMM tile keeps in registers
+constexpr int kQueryTile = 6;     // attention queries that share one pass over the keys
+constexpr int32_t kByteBias = 128;  // dot8 takes bytes + 128
+
+inline F32 zero() { return _mm512_setzero_ps(); }
+inline F32 splat(float x) { return _mm512_set1_ps(x); }
+inline F32 load(const float* p) { return _mm512_loadu_ps(p); }
+inline void store(float* p, F32 v) { _mm512_storeu_ps(p, v); }
+inline F32 load_half(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline void store_half(uint16_t* p, F32 v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+inline F32 add(F32 a, F32 b) { return _mm512_add_ps(a, b); }
+inline F32 sub(F32 a, F32 b) { return _mm512_sub_ps(a, b); }
+inline F32 mul(F32 a, F32 b) { return _mm512_mul_ps(a, b); }
+inline F32 div(F32 a, F32 b) { return _mm512_div_ps(a, b); }
+inline F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }
+inline F32 max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
+inline F32 min(F32 a, F32 b) { return _mm512_min_ps(a, b); }
+inline F32 abs(F32 a) { return _mm512_abs_ps(a); }
+inline F32 to_float(I32 a) { return _mm512_cvtepi32_ps(a); }
+inline I32 round_to_int(F32 a) { return _mm512_cvtps_epi32(a); }
+inline F32 scale_by_power_of_two(F32 a, I32 n) { return _mm512_scalef_ps(a, to_float(n)); }
+inline float sum(F32 a) { return _mm512_reduce_add_ps(a); }
+inline float max_of(F32 a) { return _mm512_reduce_max_ps(a); }
+// Lanes below n keep their value, the others become x.
+inline F32 keep_first(F32 a, int n, float x) {
+  return _mm512_mask_blend_ps(static_cast<__mmask16>((1u << n) - 1), splat(x), a);
+}
+
+inline I32 splat_int(int32_t x) { return _mm512_set1_epi32(x); }
+inline I32 add_int(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
+inline int32_t sum_int(I32 a) { return _mm512_reduce_add_epi32(a); }
+inline void store_bytes(int8_t* p, I32 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a));
+}
+inline I32 widen_bytes(const int8_t* p) {
+  return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+inline Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+inline Bytes low_nibbles(Bytes b) { return _mm512_and_si512(b, _mm512_set1_epi8(15)); }
+inline Bytes high_nibbles(Bytes b) {
+  return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(15));
+}
+// acc[lane] += sum over 4 of w[lane][i] * x[i]; x is four signed bytes.
+inline I32 dot4(I32 acc, Bytes w, const int8_t* x) {
+  int32_t four;
+  __builtin_memcpy(&four, x, 4);
+  return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(four));
+}
+inline I32 dot8(I32 acc, Bytes w, const int8_t* x) { return dot4(acc, w, x); }
+inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+}  // namespace edgelora::simd

@@ -1,0 +1,103 @@
+#include "thread_pool.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace edgelora {
+namespace {
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// About as long as the longest unit takes; after it the core is offered to others.
+constexpr int kSpins = 4000;
+// Between tasks threads stay awake this long, so that step follows step without a wake-up.
+constexpr int kIdleSpins = 10000;
+
+template <typename Done>
+void spin_until(Done done) {
+  for (int spins = 0; !done(); spins++) {
+    if (spins < kSpins) {
+      relax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+}  // namespace
+
+void ThreadPool::Team::wait(const Phase& phase, int count) {
+  spin_until([&] { return phase.done.load(std::memory_order_acquire) >= count; });
+}
+
+ThreadPool::ThreadPool(int num_threads, int max_phases)
+    : max_phases_(max_phases),
+      phases_(std::make_unique<Team::Phase[]>(static_cast<size_t>(max_phases))) {
+  for (int i = 1; i < num_threads; i++) threads_.emplace_back([this, i] { work(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_.store(true);
+    num_tasks_.fetch_add(1);
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::run(const std::function<void(Team&)>& task) {
+  // Nobody is inside a task here, so the counters belong to this thread alone.
+  for (int i = 0; i < max_phases_; i++) {
+    phases_[static_cast<size_t>(i)].next.store(0, std::memory_order_relaxed);
+    phases_[static_cast<size_t>(i)].done.store(0, std::memory_order_relaxed);
+  }
+  task_ = &task;
+  gate_.store(0, std::memory_order_release);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    num_tasks_.fetch_add(1, std::memory_order_release);
+    if (num_sleeping_ > 0) changed_.notify_all();
+  }
+  Team team(*this, 0);
+  task(team);
+  gate_.fetch_or(kClosed, std::memory_order_acq_rel);
+  spin_until([&] { return gate_.load(std::memory_order_acquire) == kClosed; });
+}
+
+uint64_t ThreadPool::wait_for_task(uint64_t seen) {
+  for (int spins = 0; spins < kIdleSpins; spins++) {
+    const uint64_t now = num_tasks_.load(std::memory_order_acquire);
+    if (now != seen) return now;
+    relax();
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  num_sleeping_++;
+  changed_.wait(lock, [&] { return num_tasks_.load(std::memory_order_acquire) != seen; });
+  num_sleeping_--;
+  return num_tasks_.load(std::memory_order_acquire);
+}
+
+void ThreadPool::work(int index) {
+  for (uint64_t seen = 0;;) {
+    seen = wait_for_task(seen);
+    if (stopping_.load()) return;
+    uint32_t gate = gate_.load(std::memory_order_acquire);
+    while ((gate & kClosed) == 0) {
+      if (!gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) continue;
+      Team team(*this, index);
+      (*task_)(team);
+      gate_.fetch_sub(1, std::memory_order_acq_rel);
+      break;
+    }
+  }
+}
+
+}  // namespace edgelora
