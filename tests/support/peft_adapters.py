@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -139,17 +139,44 @@ def read(directory: Path, model: BaseModel) -> AdapterWeights:
     return weights
 
 
-@quiet()
-@torch.inference_mode()
+class PeftReference:
+    """transformers + PEFT with several adapters loaded, one of them active at a time."""
+
+    @quiet()
+    def __init__(self, model_directory: Path, adapters: Mapping[str, Path]) -> None:
+        """`adapters`: names, which may be any text, and directories."""
+        self._names = {kind: f"a{index}" for index, kind in enumerate(adapters)}
+        self._model: Any = _load(model_directory)
+        for kind, name in self._names.items():
+            directory = str(adapters[kind])
+            if isinstance(self._model, PeftModel):
+                self._model.load_adapter(directory, adapter_name=name)
+            else:
+                self._model = PeftModel.from_pretrained(self._model, directory, adapter_name=name)
+        self._model.eval()
+
+    @quiet()
+    @torch.inference_mode()
+    def logits(self, kind: str | None, token_ids: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Logits after every token, [tokens, vocabulary]; None is the base."""
+        if kind is None:
+            context = self._model.disable_adapter() if self._names else nullcontext()
+        else:
+            self._model.set_adapter(self._names[kind])
+            context = nullcontext()
+        with context:
+            logits: NDArray[np.float32] = self._model(_batch(token_ids)).logits[0].numpy()
+        return logits
+
+
 def peft_logits(
     model_directory: Path, adapter: Path | None, token_ids: NDArray[np.int32]
 ) -> NDArray[np.float32]:
     """Logits after every token, [tokens, vocabulary], of transformers with one PEFT adapter."""
-    model: Any = _load(model_directory)
-    if adapter is not None:
-        model = PeftModel.from_pretrained(model, str(adapter)).eval()
-    logits: NDArray[np.float32] = model(_batch(token_ids)).logits[0].numpy()
-    return logits
+    adapters = {} if adapter is None else {"only": adapter}
+    return PeftReference(model_directory, adapters).logits(
+        None if adapter is None else "only", token_ids
+    )
 
 
 @torch.inference_mode()

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import torch
+import os
 
-from services.inference.backends.torch_backend import TorchBackend
+# The OpenMP of torch reads this when it is loaded. By default its threads spin for milliseconds
+# at the end of every operation: as soon as another process wants a core, each of the hundreds of
+# operations of a step may wait out a whole time slice (measured on two cores: 25 ms a step become
+# 900). A short spin costs an idle machine about a tenth.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+import torch  # noqa: E402
+
+from services.inference.backends.torch_backend import TorchBackend  # noqa: E402
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
