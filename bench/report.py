@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+_MAX_COLUMNS = 6
+
 
 def print_report(document: dict[str, Any], console: Console) -> None:
     """Prints machine, results and targets."""
@@ -40,10 +42,18 @@ def _is_table(value: Any) -> bool:
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> Table:
+    """A table with a line for each row, or on its side when it would be too wide."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    table = Table(*columns, title=name, title_justify="left", show_edge=False)
-    for row in rows:
-        table.add_row(*(_text(row.get(column)) for column in columns))
+    if len(columns) <= _MAX_COLUMNS:
+        lines = [[row.get(column) for column in columns] for row in rows]
+    else:
+        lines = [[column, *(row.get(column) for row in rows)] for column in columns[1:]]
+        columns = [columns[0], *(_text(row.get(columns[0])) for row in rows)]
+    table = Table(title=name, title_justify="left", show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for line in lines:
+        table.add_row(*map(_text, line))
     return table
 
 

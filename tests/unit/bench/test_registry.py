@@ -52,6 +52,15 @@ def test_without_json_a_table_names_figures_and_verdicts(add_benchmark, options,
         assert text in output
 
 
+def test_a_wide_table_is_laid_on_its_side(add_benchmark, options, capsys):
+    rows = [{"load": load, **{f"figure_{n}": load * n for n in range(1, 20)}} for load in (2, 3)]
+    add_benchmark(lambda options: BenchResult(results={"loads": rows}))
+    registry.run_and_print("under-test", options, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in lines if "figure_19" in line)
+    assert line.replace("│", " ").split() == ["figure_19", "38", "57"]
+
+
 def test_a_benchmark_that_cannot_run_is_one_clear_line(add_benchmark, options, capsys):
     def run(options):
         raise BenchError("model.safetensors is missing: run `edgelora model prepare` first")
