@@ -10,9 +10,9 @@ import os
 # 900). A short spin costs an idle machine about a tenth.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-import torch  # noqa: E402
+import torch
 
-from services.inference.backends.torch_backend import TorchBackend  # noqa: E402
+from services.inference.backends.torch_backend import TorchBackend
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
