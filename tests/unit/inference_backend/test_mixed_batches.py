@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,8 @@ from tests.support.backend_streams import (
     random_tokens,
     use,
 )
-from tests.support.peft_adapters import peft_logits
-from tests.unit.inference_backend.conftest import Tiny, load_backend
+from tests.support.peft_adapters import peft_logits, save_tiny_decoder
+from tests.unit.inference_backend.conftest import LIMITS, Tiny, load_backend
 
 VOCAB = 256
 
@@ -112,6 +114,16 @@ def test_alternating_adapters_leave_a_third_stream_alone_Q08(tiny, backend):
             for stream, row in zip(streams, logits, strict=False):
                 stream.output.append(int(row.argmax()))
         assert [stream.output for stream in streams] == expected
+
+
+def test_long_and_short_contexts_decode_together_unchanged(tmp_path):
+    save_tiny_decoder(tmp_path, context=1024)
+    backend = load_backend(tmp_path, replace(LIMITS, num_kv_blocks=400))
+    lengths = (20, 900, 35, 500, 480, 21)
+    prompts = [random_tokens(length, VOCAB, seed=length) for length in lengths]
+    together = generate(backend, [Stream(prompt) for prompt in prompts], 21)
+    for prompt, tokens in zip(prompts, together, strict=True):
+        assert generate(backend, [Stream(prompt)], 21)[0] == tokens
 
 
 @pytest.mark.parametrize("chunk_tokens", [1, 7, 16, 33])
