@@ -90,12 +90,15 @@ def make_request(ticket: Sealed, prompt: str | list[tuple[str, str]], **options:
 class WorkerBench:
     """What a test needs of a running worker."""
 
-    def __init__(self, worker: Worker, backend: Any, shelf: AdapterShelf, stub: Any) -> None:
+    def __init__(
+        self, worker: Worker, backend: Any, shelf: AdapterShelf, channel: grpc.aio.Channel
+    ) -> None:
         self.worker = worker
         self.engine = worker.engine
         self.backend = backend
         self.shelf = shelf
-        self.stub = stub
+        self.channel = channel
+        self.stub: Any = InferenceServiceStub(channel)
         self.sealer = Sealer(KEY)
 
     def call(
@@ -200,4 +203,4 @@ async def worker_bench(
             serving(config, backend) as worker,
             grpc.aio.insecure_channel(config.address, options=options) as channel,
         ):
-            yield WorkerBench(worker, backend, shelf, InferenceServiceStub(channel))
+            yield WorkerBench(worker, backend, shelf, channel)

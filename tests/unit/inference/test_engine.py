@@ -1,0 +1,172 @@
+"""The engine's thread and the event loop, without a server."""
+
+import asyncio
+import threading
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from edgelora.errors import ServiceUnavailableError
+from services.inference.backends.base import BackendLimits
+from services.inference.engine.engine import Engine, EngineConfig
+from services.inference.engine.events import Completed, TextDelta
+from services.inference.engine.iteration_scheduler import StepLimits
+from services.inference.engine.sequence import AdapterUse, StopConditions
+from services.inference.engine.token_stream import TokenStream
+from tests.support.stand_in_backend import StandInBackend, stand_in_weights
+from tests.support.step_bench import TOKEN_BYTES
+
+CONFIG = EngineConfig(
+    model_directory=Path(),
+    limits=BackendLimits(num_kv_blocks=34, block_size=4, max_loras=2, max_lora_rank=8),
+    step=StepLimits(max_num_seqs=4, max_num_batched_tokens=16),
+    token_bytes=TOKEN_BYTES,
+    eos_token_ids=frozenset(),
+    canary_token_ids=(1, 2, 3),
+)
+
+
+class Observer:
+    """Loads whatever is wanted."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.loop_thread = threading.get_ident()
+        self.died = asyncio.Event()
+        self.num_changes = 0
+
+    def adapter_wanted(self, digest, ticket):
+        assert threading.get_ident() == self.loop_thread
+        self.engine.adapter_ready(digest, stand_in_weights(int(digest)))
+
+    def adapter_refused(self, digest, error):
+        raise AssertionError
+
+    def residency_changed(self):
+        self.num_changes += 1
+
+    def engine_died(self):
+        self.died.set()
+
+
+@asynccontextmanager
+async def running_engine(backend=None):
+    engine = Engine(backend or StandInBackend(), CONFIG)
+    await engine.start(Observer(engine))
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+async def read(stream):
+    try:
+        return [event async for event in stream]
+    finally:
+        stream.close()
+
+
+def text(events):
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def test_a_stream_ends_with_completed_and_then_stops():
+    async with running_engine() as engine:
+        events = await read(engine.submit([1, 2, 3], stop=StopConditions(max_tokens=5)))
+        assert isinstance(events[-1], Completed)
+        assert len(text(events)) == 5
+        assert engine.num_open_streams == 0
+
+
+async def test_adapters_are_fetched_through_the_observer():
+    async with running_engine() as engine:
+        use = (AdapterUse("1", 1.0),)
+        stop = StopConditions(max_tokens=5)
+        adapted = text(await read(engine.submit([1, 2, 3], adapters=use, stop=stop)))
+        base = text(await read(engine.submit([1, 2, 3], stop=stop)))
+        assert adapted != base
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "changes"),
+    [
+        ([], {}),
+        ([1] * 100, {"stop": StopConditions(max_tokens=29)}),
+        ([1], {"adapters": (AdapterUse("1", 1.0), AdapterUse("1", 0.5))}),
+        ([1], {"adapters": tuple(AdapterUse(str(n), 1.0) for n in range(3))}),
+    ],
+)
+async def test_what_could_never_run_is_refused_at_once(token_ids, changes):
+    async with running_engine() as engine:
+        with pytest.raises(ValueError, match=r"fit|twice|more adapters"):
+            engine.submit(token_ids, **changes)
+        assert engine.num_open_streams == 0
+
+
+async def test_calls_before_the_model_is_loaded_are_told_to_wait():
+    engine = Engine(StandInBackend(), CONFIG)
+    with pytest.raises(ServiceUnavailableError):
+        engine.submit([1, 2])
+    with pytest.raises(ServiceUnavailableError):
+        _ = engine.status
+    await engine.stop()
+
+
+async def test_a_model_that_can_not_be_loaded_fails_the_start():
+    class Broken(StandInBackend):
+        def load_model(self, directory, limits):
+            raise FileNotFoundError("no model")
+
+    engine = Engine(Broken(), CONFIG)
+    with pytest.raises(FileNotFoundError):
+        await engine.start(Observer(engine))
+    await engine.stop()
+
+
+async def test_stopping_cuts_open_streams_and_ends_the_thread():
+    async with running_engine() as engine:
+        stream = engine.submit([1], stop=StopConditions(max_tokens=100))
+        await anext(stream)
+        await engine.stop()
+        with pytest.raises(ServiceUnavailableError):
+            await read(stream)
+        assert not any(thread.name == "engine" for thread in threading.enumerate())
+
+
+async def test_an_idle_engine_uses_no_processor_time():
+    async with running_engine() as engine:
+        await read(engine.submit([1], stop=StopConditions(max_tokens=3)))
+        thread = next(t for t in threading.enumerate() if t.name == "engine")
+        clock = time.pthread_getcpuclockid(thread.ident)
+        await asyncio.sleep(0.05)
+        used_s = time.clock_gettime(clock)
+        await asyncio.sleep(0.5)
+        assert time.clock_gettime(clock) - used_s < 0.005
+
+
+async def test_cancel_then_add_keep_their_order():
+    async with running_engine() as engine:
+        for _ in range(200):
+            engine.submit([1], stop=StopConditions(max_tokens=100)).close()
+        events = await read(engine.submit([1], stop=StopConditions(max_tokens=2)))
+        assert isinstance(events[-1], Completed)
+        assert engine.status.num_running == engine.status.num_waiting == 0
+
+
+async def test_a_slow_reader_gets_few_large_pieces():
+    stream = TokenStream(lambda: None)
+    for piece in "abc":
+        stream.deliver(TextDelta(piece, ()))
+    assert (await anext(stream)).text == "abc"
+
+
+async def test_nothing_is_delivered_after_a_close():
+    closed = []
+    stream = TokenStream(lambda: closed.append(1))
+    stream.close()
+    stream.close()
+    stream.deliver(TextDelta("late", ()))
+    assert [event async for event in stream] == []
+    assert closed == [1]
