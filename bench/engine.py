@@ -1,8 +1,9 @@
 """`engine`: decode speed of 8 streams with 8 adapters, beside transformers + PEFT in the same run.
 
 Ours is the whole engine (scheduling, KV blocks, sampling, detokenising) on the torch back end.
-The two run the same prompts with the same adapters, greedily, in one process with the same number
-of threads, in turn, and the medians are compared. Decode only: prefill is not in the figures.
+The two run the same prompts with the same adapters, greedily, with the same number of threads, each
+in a process of its own, in turn, and the medians are compared. Decode only: prefill is not in the
+figures.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,12 @@ from bench.adapters import ALL_LINEAR, write_random_adapter
 from bench.deployment import load_base_model
 from bench.engine_streams import EngineStreams, num_cores
 from bench.measure import median
+from bench.peft_process import PeftProcess
 from bench.result import BenchError, BenchOptions, BenchResult, Target
 
 NUM_STREAMS = 8
 RANK = 16
+PROMPT_TOKENS = 20
 TARGET_RATIO = 3.0
 _CASES = (
     # name, streams, with adapters
@@ -43,41 +47,42 @@ async def _run(options: BenchOptions) -> BenchResult:
     for package in ("torch", "transformers", "peft"):
         if importlib.util.find_spec(package) is None:
             raise BenchError(f"{package} is missing: run `pip install 'edgelora[train]'`")
-    # Imported here: listing the benchmarks does not need them.
-    import torch
-
-    from bench.engine_peft import PeftStreams, random_prompts
-    from services.inference.backends.torch_backend import TorchBackend
-
     model = load_base_model(options)
     new_tokens = 16 if options.quick else 64
     num_rounds = 2 if options.quick else 5
     threads = num_cores()
-    torch.set_num_threads(threads)
-    prompts = random_prompts(options.model_directory, NUM_STREAMS)
-    with tempfile.TemporaryDirectory(prefix="edgelora-bench-adapters-") as directory:
-        adapters = [
-            write_random_adapter(
-                Path(directory) / str(index),
-                model,
-                rank=RANK,
-                modules=ALL_LINEAR,
-                seed=options.seed + index,
+    prompts: NDArray[np.int32] = np.random.default_rng(options.seed).integers(
+        100, model.vocab_size, (NUM_STREAMS, PROMPT_TOKENS), dtype=np.int32
+    )
+    async with AsyncExitStack() as cleanup:
+        with tempfile.TemporaryDirectory(prefix="edgelora-bench-adapters-") as directory:
+            adapters = [
+                write_random_adapter(
+                    Path(directory) / str(index),
+                    model,
+                    rank=RANK,
+                    modules=ALL_LINEAR,
+                    seed=options.seed + index,
+                )
+                for index in range(NUM_STREAMS)
+            ]
+            options.progress("loading transformers + PEFT")
+            peft = PeftProcess()
+            cleanup.callback(peft.close)
+            await peft.load(options.model_directory, adapters, threads)
+            options.progress("loading the engine")
+            # Imported here: listing the benchmarks does not need torch.
+            from services.inference.backends.torch_factory import make_torch_backend
+
+            engine = EngineStreams(
+                make_torch_backend(num_threads=threads, dtype="float32"),
+                options.model_directory,
+                adapters,
+                max_streams=NUM_STREAMS,
+                max_tokens=PROMPT_TOKENS + new_tokens + 1,
             )
-            for index in range(NUM_STREAMS)
-        ]
-        options.progress("loading transformers + PEFT")
-        peft = await asyncio.to_thread(PeftStreams, options.model_directory, adapters)
-        options.progress("loading the engine")
-        engine = EngineStreams(
-            TorchBackend(num_threads=threads),
-            options.model_directory,
-            adapters,
-            max_streams=NUM_STREAMS,
-            max_tokens=prompts.shape[1] + new_tokens + 1,
-        )
-        await engine.start(prompts)
-    try:
+            await engine.start(prompts)
+            cleanup.push_async_callback(engine.stop)
         rows = []
         for name, streams, with_adapters in _CASES:
             options.progress(name)
@@ -86,14 +91,12 @@ async def _run(options: BenchOptions) -> BenchResult:
                     name, engine, peft, prompts[:streams], with_adapters, new_tokens, num_rounds
                 )
             )
-    finally:
-        await engine.stop()
     return BenchResult(
         results={
             "backend": "torch, float32",
             "threads": threads,
             "adapter_rank": RANK,
-            "prompt_tokens": prompts.shape[1],
+            "prompt_tokens": PROMPT_TOKENS,
             "new_tokens": new_tokens,
             "rounds": num_rounds,
             "decode_tokens_per_s": rows,
@@ -105,7 +108,7 @@ async def _run(options: BenchOptions) -> BenchResult:
 async def _compare(
     name: str,
     engine: EngineStreams,
-    peft: Any,
+    peft: PeftProcess,
     prompts: NDArray[np.int32],
     with_adapters: bool,
     new_tokens: int,
@@ -114,11 +117,7 @@ async def _compare(
     theirs: list[float] = []
     ours: list[float] = []
     for _ in range(num_rounds):
-        theirs.append(
-            await asyncio.to_thread(
-                peft.decode_speed, prompts, new_tokens, with_adapters=with_adapters
-            )
-        )
+        theirs.append(await peft.decode_speed(prompts, new_tokens, with_adapters=with_adapters))
         speed = await engine.measure(prompts, new_tokens, with_adapters=with_adapters)
         ours.append(speed.tokens_per_s)
     return {
