@@ -7,19 +7,14 @@ from collections.abc import Mapping
 from services.chassis.server import run_service
 from services.inference.backends.torch_factory import make_torch_backend
 from services.inference.config import InferenceConfig
-from services.inference.worker import serving
-
-_EXIT_ENGINE_DIED = 70
+from services.inference.worker import serve_until_end
 
 
 async def main(environ: Mapping[str, str]) -> None:
     """Serves until SIGTERM or SIGINT; exits with status 70 when the engine dies."""
     config = InferenceConfig.from_env(environ)
     backend = make_torch_backend(num_threads=config.num_threads, dtype=config.dtype)
-    async with serving(config, backend) as worker:
-        is_dead = await worker.wait_for_end()
-    if is_dead:
-        raise SystemExit(_EXIT_ENGINE_DIED)
+    await serve_until_end(config, backend)
 
 
 if __name__ == "__main__":

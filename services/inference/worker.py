@@ -27,6 +27,7 @@ from services.inference.servicer import InferenceServicer
 from services.inference.tokenizer import TextTokenizer
 
 SERVICE_NAME = "edgelora.v1.InferenceService"
+_EXIT_ENGINE_DIED = 70
 
 
 class Worker:
@@ -130,3 +131,11 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             await engine.stop()
             source.close()
             encoder.close()
+
+
+async def serve_until_end(config: InferenceConfig, backend: Backend) -> None:
+    """Serves until SIGTERM or SIGINT. Raises SystemExit with status 70 when the engine dies."""
+    async with serving(config, backend) as worker:
+        is_dead = await worker.wait_for_end()
+    if is_dead:
+        raise SystemExit(_EXIT_ENGINE_DIED)

@@ -1,0 +1,87 @@
+"""The whole worker on the real model and the torch back end."""
+
+import asyncio
+
+import pytest
+
+from services.chassis.base_model import BaseModel
+from services.inference.backends.torch_factory import make_torch_backend
+from tests.support.adapter_files import AdapterFiles, config_bytes, safetensors_bytes, tensors
+from tests.support.prepared_model import prepared_model
+from tests.support.worker_bench import worker_bench
+
+pytestmark = pytest.mark.integration
+
+
+def adapter(seed, modules=("q_proj", "v_proj"), scale=0.15):
+    """A random adapter strong enough to change what the model says."""
+    model = BaseModel.load(prepared_model())
+    named = tensors(
+        modules, rank=4, seed=seed, targets=model.targets, num_layers=model.num_layers, scale=scale
+    )
+    return AdapterFiles(config_bytes(target_modules=list(modules)), safetensors_bytes(named))
+
+
+@pytest.fixture
+async def bench():
+    backend = make_torch_backend(num_threads=1, dtype="float32")
+    async with worker_bench(
+        backend=backend,
+        model=prepared_model(),
+        MAX_LORAS="3",
+        MAX_NUM_SEQS="8",
+        BLOCK_SIZE="16",
+        KV_CACHE_SIZE="96MiB",
+    ) as made:
+        yield made
+
+
+async def test_it_answers_and_ends_by_itself(bench):
+    question = [("user", "What is the capital of France? Answer in one short sentence.")]
+    answer = await bench.generate(question, ignore_eos=False, max_tokens=60)
+    assert "Paris" in answer.text
+    assert "<|im_end|>" not in answer.text
+
+
+async def test_a_mixed_batch_equals_solo_runs_token_for_token_I4_Q12(bench):
+    one, two, three = (
+        bench.shelf.add(adapter(1)),
+        bench.shelf.add(adapter(2, ("gate_proj", "up_proj", "down_proj"), 0.1)),
+        bench.shelf.add(adapter(3, ("q_proj", "k_proj", "v_proj", "o_proj"), 0.1)),
+    )
+    asked = [
+        ("Write a short e-mail to a friend.", {}),
+        ("Write a short e-mail to a friend.", {one: 1.0}),
+        ("Write a short e-mail to a friend.", {two: 1.0}),
+        ("A list of fruit:", {three: 1.0}),
+        ("A list of fruit:", {one: 1.0, three: 0.5}),
+        ("A list of fruit: " * 30, {two: 0.5}),
+        ("A list of fruit:", {one: 0.0}),
+    ]
+    solo = [(await bench.generate(p, a, max_tokens=12)).token_ids for p, a in asked]
+    mixed = await asyncio.gather(*(bench.generate(p, a, max_tokens=12) for p, a in asked))
+    assert [answer.token_ids for answer in mixed] == solo
+    assert solo[6] == (await bench.generate("A list of fruit:", max_tokens=12)).token_ids
+    assert len({tuple(ids) for ids in solo[:3]}) == 3
+    status = await bench.rest()
+    assert status.num_resident_adapters == 3
+
+
+async def test_preempted_work_goes_on_token_for_token():
+    backend = make_torch_backend(num_threads=1, dtype="float32")
+    async with worker_bench(
+        backend=backend, model=prepared_model(), BLOCK_SIZE="16", KV_CACHE_SIZE="8MiB"
+    ) as bench:
+        assert bench.engine.status.num_kv_blocks < 12
+        prompts = ["The first thing to know is", "My favourite place is", "In the morning we"]
+        solo = [(await bench.generate(prompt, max_tokens=60)).token_ids for prompt in prompts]
+        mixed = await asyncio.gather(*(bench.generate(p, max_tokens=60) for p in prompts))
+        assert [answer.token_ids for answer in mixed] == solo
+        assert (await bench.rest()).num_preemptions > 0
+
+
+async def test_an_untrained_adapter_is_refused_by_its_lack_of_effect(bench):
+    digest = bench.shelf.add(adapter(1, scale=1e-7))
+    with pytest.raises(Exception, match="changes nothing"):
+        await bench.generate("A list of fruit:", {digest: 1.0})
+    assert (await bench.rest()).num_resident_adapters == 0
