@@ -3,7 +3,7 @@
 Ours is the whole engine (scheduling, KV blocks, sampling, detokenising) on the torch back end.
 The two run the same prompts with the same adapters, greedily, with the same number of threads, each
 in a process of its own, in turn, and the medians are compared. Decode only: prefill is not in the
-figures.
+figures. Beside it: decode and prefill of the back end alone, in both number formats.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.adapters import ALL_LINEAR, write_random_adapter
+from bench.backend_alone import PREFILL_TOKENS, measure_backend
 from bench.deployment import load_base_model
 from bench.engine_streams import EngineStreams, num_cores
 from bench.measure import median
@@ -66,6 +67,17 @@ async def _run(options: BenchOptions) -> BenchResult:
                 )
                 for index in range(NUM_STREAMS)
             ]
+            alone = {}
+            for dtype in ("float32", "bfloat16"):
+                options.progress(f"the back end alone, {dtype}")
+                alone[dtype] = await measure_backend(
+                    options.model_directory,
+                    adapters,
+                    streams=NUM_STREAMS,
+                    new_tokens=new_tokens,
+                    num_threads=threads,
+                    dtype=dtype,
+                )
             options.progress("loading transformers + PEFT")
             peft = PeftProcess()
             cleanup.callback(peft.close)
@@ -100,6 +112,11 @@ async def _run(options: BenchOptions) -> BenchResult:
             "new_tokens": new_tokens,
             "rounds": num_rounds,
             "decode_tokens_per_s": rows,
+            "backend_alone": {
+                "streams": NUM_STREAMS,
+                "prefill_prompt_tokens": PREFILL_TOKENS,
+                **alone,
+            },
         },
         targets=[Target.at_least("engine_to_peft_8_adapters", TARGET_RATIO, rows[0]["ratio"])],
     )

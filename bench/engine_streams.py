@@ -75,7 +75,8 @@ class EngineStreams:
         """`max_tokens` bounds each stream, prompt included."""
         model = BaseModel.load(model_directory)
         weights = {
-            f"sha256:{index:064x}": _read(path, model) for index, path in enumerate(adapters)
+            f"sha256:{index:064x}": read_written_adapter(path, model)
+            for index, path in enumerate(adapters)
         }
         self._digests = list(weights)
         blocks_per_stream = -(-max_tokens // _BLOCK_SIZE) + 1
@@ -146,7 +147,8 @@ class EngineStreams:
         raise RuntimeError(self._observer.error or "the stream ended without its last event")
 
 
-def _read(directory: Path, model: BaseModel) -> AdapterWeights:
+def read_written_adapter(directory: Path, model: BaseModel) -> AdapterWeights:
+    """Reads an adapter that this package wrote."""
     _, weights = read_adapter(
         (directory / "adapter_config.json").read_bytes(),
         (directory / "adapter_model.safetensors").read_bytes(),
