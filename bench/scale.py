@@ -81,7 +81,8 @@ async def _run(options: BenchOptions) -> BenchResult:
             rows["many"].append(await _measure(many, writer, load, str(number)))
             rows["spread"].append(await _measure(many, writer, spread, str(number)))
     speeds = {
-        case: median([row["output_tokens_per_s"] for row in runs]) for case, runs in rows.items()
+        case: round(median([row["output_tokens_per_s"] for row in runs]), 1)
+        for case, runs in rows.items()
     }
     ratio = round(speeds["many"] / speeds["few"], 4)
     return BenchResult(
@@ -96,8 +97,8 @@ async def _run(options: BenchOptions) -> BenchResult:
                 {
                     "case": name,
                     "output_tokens_per_s": speeds[case],
-                    "ttft_p50_ms": median([row["ttft_p50_ms"] for row in rows[case]]),
-                    "tpot_p50_ms": median([row["tpot_p50_ms"] for row in rows[case]]),
+                    "ttft_p50_ms": round(median([row["ttft_p50_ms"] for row in rows[case]]), 1),
+                    "tpot_p50_ms": round(median([row["tpot_p50_ms"] for row in rows[case]]), 1),
                     "runs": [row["output_tokens_per_s"] for row in rows[case]],
                 }
                 for case, name in (
