@@ -1,4 +1,11 @@
-"""Builds the slim image with buildah, where buildah and the base image are to be had."""
+"""Builds the slim image with buildah, where buildah and the base image are to be had.
+
+Without a registry any Debian system with python3-venv can stand in for the base image:
+
+    debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates bookworm root
+    container=$(buildah from scratch) && buildah add "$container" root /
+    buildah commit "$container" localhost/edgelora-test-python
+"""
 
 import json
 import re
