@@ -18,6 +18,7 @@ from services.inference.engine.sequence import SampledToken, SamplingParams, Tok
 Logits = NDArray[np.float32]
 
 _GROUP = 64
+_SUM_GROUP = 256
 
 
 def finite_rows(logits: Logits) -> NDArray[np.bool_]:
@@ -107,9 +108,8 @@ class SequenceSampler:
         if params.top_k is not None and params.top_k < len(row):
             ids = top_indices(row, params.top_k)
             values = row[ids]
-        best = float(values.max())
-        # float64: a temperature close to 0 must not overflow, and sums are to be exact enough.
-        weights = np.exp((values.astype(np.float64) - best) / max(params.temperature, 1e-6))
+        # The best weight is 1 and the others are below it, so nothing overflows.
+        weights = np.exp((values - values.max()) / np.float32(max(params.temperature, 1e-6)))
         keep: NDArray[np.intp] | None = None
         if params.top_p < 1.0:
             keep = _nucleus(weights, params.top_p)
@@ -120,30 +120,48 @@ class SequenceSampler:
         if keep is not None:
             ids = keep if ids is None else ids[keep]
             weights = weights[keep]
-        cumulative = np.cumsum(weights)
-        position = int(np.searchsorted(cumulative, random.random() * cumulative[-1], side="right"))
-        position = min(position, len(weights) - 1)
+        position = _position_at(weights, random.random())
         return position if ids is None else int(ids[position])
 
 
-def _nucleus(weights: NDArray[np.float64], top_p: float) -> NDArray[np.intp]:
+def _position_at(weights: Logits, share: float) -> int:
+    """Index at which the running sum first exceeds a share (0 to 1) of the total.
+
+    Groups are summed first, so that only one of them has to be gone through.
+    """
+    starts = np.arange(0, len(weights), _SUM_GROUP)
+    group, before = _first_beyond(np.add.reduceat(weights, starts), share)
+    inside = weights[starts[group] : starts[group] + _SUM_GROUP]
+    position, _ = _first_beyond(inside, before)
+    return int(starts[group]) + position
+
+
+def _first_beyond(weights: Logits, share: float) -> tuple[int, float]:
+    """The index, and how far into it the share reaches, as a share of its own weight."""
+    sums = np.cumsum(weights, dtype=np.float64)
+    # Never beyond the end, so that no token of weight 0 is ever chosen.
+    target = min(share * sums[-1], np.nextafter(sums[-1], 0.0))
+    index = int(np.searchsorted(sums, target, side="right"))
+    before = sums[index - 1] if index else 0.0
+    return index, float((target - before) / (sums[index] - before))
+
+
+def _nucleus(weights: Logits, top_p: float) -> NDArray[np.intp]:
     """Indices of the smallest set of likeliest tokens whose share reaches top_p, best first.
 
     All tokens below (1 - top_p) * total / n together weigh less than what may be left out, so
     they can not belong to it and are not sorted.
     """
-    total = float(weights.sum())
+    total = float(weights.sum(dtype=np.float64))
     candidates = np.flatnonzero(weights >= (1.0 - top_p) * total / len(weights))
     order = candidates[np.argsort(-weights[candidates], kind="stable")]
-    reached = int(np.searchsorted(np.cumsum(weights[order]), top_p * total))
+    cumulative = np.cumsum(weights[order], dtype=np.float64)
+    reached = int(np.searchsorted(cumulative, top_p * total))
     return order[: reached + 1]
 
 
 def _logprob(row: Logits, token_id: int, num_top: int) -> TokenLogprob:
-    values = row.astype(np.float64)
-    best = values.max()
-    log_total = float(best + np.log(np.exp(values - best).sum()))
-    top = tuple(
-        (int(index), float(values[index]) - log_total) for index in top_indices(row, num_top)
-    )
-    return TokenLogprob(token_id, float(values[token_id]) - log_total, top)
+    best = row.max()
+    log_total = float(best) + float(np.log(np.exp(row - best).sum(dtype=np.float64)))
+    top = tuple((int(index), float(row[index]) - log_total) for index in top_indices(row, num_top))
+    return TokenLogprob(token_id, float(row[token_id]) - log_total, top)
