@@ -16,7 +16,8 @@ from edgelora.adapter_format import AdapterWeights, read_adapter
 from edgelora.errors import EdgeLoraError
 from services.chassis.base_model import BaseModel
 from services.inference.backends.base import Backend, BackendLimits
-from services.inference.engine.engine import Engine, EngineConfig
+from services.inference.engine.config import EngineConfig
+from services.inference.engine.engine import Engine
 from services.inference.engine.events import Completed
 from services.inference.engine.iteration_scheduler import StepLimits
 from services.inference.engine.sequence import AdapterUse, StopConditions

@@ -6,7 +6,7 @@ from services.chassis.base_model import BaseModel
 from services.chassis.settings import ConfigError
 from services.inference.backends.base import BackendLimits
 from services.inference.config import DTYPE_BYTES, PREFIX, InferenceConfig
-from services.inference.engine.engine import EngineConfig
+from services.inference.engine.config import EngineConfig
 from services.inference.engine.iteration_scheduler import StepLimits
 from services.inference.model_files import canary_token_ids, read_eos_token_ids
 from services.inference.tokenizer import TextTokenizer

@@ -8,10 +8,8 @@ from typing import Any
 
 import grpc
 import structlog
-from google.protobuf.duration_pb2 import Duration
 
 from edgelora.errors import PermissionDeniedError
-from edgelora.v1 import generation_pb2
 from edgelora.v1 import inference_service_pb2 as pb
 from edgelora.v1 import inference_service_pb2_grpc as rpc
 from edgelora.v1.ticket_pb2 import Sealed, Ticket
@@ -21,7 +19,7 @@ from services.chassis.sealing import Sealer, boot_clock_s
 from services.inference.adapter_loading import AdapterLoading
 from services.inference.engine.engine import Engine
 from services.inference.engine.events import Admitted, Completed, TextDelta
-from services.inference.engine.sequence import FinishReason, SampledToken
+from services.inference.messages import to_delta, to_finished, to_timings
 from services.inference.prompt_encoder import PromptEncoder
 from services.inference.validation import (
     check_generation,
@@ -32,11 +30,6 @@ from services.inference.validation import (
 )
 
 _Context = grpc.aio.ServicerContext[Any, Any]
-
-_REASONS = {
-    FinishReason.STOP: generation_pb2.FINISH_REASON_STOP,
-    FinishReason.LENGTH: generation_pb2.FINISH_REASON_LENGTH,
-}
 
 
 class InferenceServicer(rpc.InferenceServiceServicer):
@@ -119,10 +112,10 @@ class InferenceServicer(rpc.InferenceServiceServicer):
                     case TextDelta():
                         num_output_tokens += len(event.tokens)
                         first_text_s = first_text_s or self._clock() - arrived_s
-                        yield pb.InferenceServiceGenerateResponse(delta=_delta(event))
+                        yield pb.InferenceServiceGenerateResponse(delta=to_delta(event))
                     case Completed():
-                        structlog.contextvars.bind_contextvars(**_timings(event))
-                        yield pb.InferenceServiceGenerateResponse(finished=_finished(event))
+                        structlog.contextvars.bind_contextvars(**to_timings(event))
+                        yield pb.InferenceServiceGenerateResponse(finished=to_finished(event))
         finally:
             stream.close()
             structlog.contextvars.bind_contextvars(
@@ -168,56 +161,3 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         if ticket.worker != self._worker:
             raise PermissionDeniedError("the ticket is for another worker")
         return ticket
-
-
-def _delta(event: TextDelta) -> generation_pb2.Delta:
-    return generation_pb2.Delta(
-        text=event.text,
-        token_ids=[token.token_id for token in event.tokens],
-        logprobs=[_logprob(token) for token in event.tokens if token.logprob is not None],
-    )
-
-
-def _logprob(token: SampledToken) -> generation_pb2.TokenLogprob:
-    assert token.logprob is not None
-    return generation_pb2.TokenLogprob(
-        token_id=token.token_id,
-        logprob=token.logprob.logprob,
-        top=[
-            generation_pb2.TopLogprob(token_id=token_id, logprob=logprob)
-            for token_id, logprob in token.logprob.top
-        ],
-    )
-
-
-def _finished(event: Completed) -> pb.Finished:
-    return pb.Finished(
-        finish_reason=_REASONS[event.finish_reason],
-        stop_string=event.stop_string,
-        usage=generation_pb2.Usage(
-            num_prompt_tokens=event.num_prompt_tokens,
-            num_output_tokens=event.num_output_tokens,
-            queue_time=_duration(event.queue_s),
-            adapter_load_time=_duration(event.adapter_load_s),
-            time_to_first_token=_duration(event.first_token_s),
-            total_time=_duration(event.total_s),
-            mean_batch_size=event.mean_batch_size,
-            num_preemptions=event.num_preemptions,
-        ),
-    )
-
-
-def _timings(event: Completed) -> dict[str, float]:
-    return {
-        "engine_queue_ms": round(event.queue_s * 1000, 1),
-        "adapter_load_ms": round(event.adapter_load_s * 1000, 1),
-        "first_token_ms": round(event.first_token_s * 1000, 1),
-        "mean_batch_size": round(event.mean_batch_size, 2),
-        "num_preemptions": event.num_preemptions,
-    }
-
-
-def _duration(seconds: float) -> Duration:
-    duration = Duration()
-    duration.FromMicroseconds(round(seconds * 1_000_000))
-    return duration

@@ -11,8 +11,9 @@ from services.inference.engine.events import Completed, Event, Failed, TextDelta
 from services.inference.engine.generation import Generation
 from services.inference.engine.iteration_scheduler import IterationScheduler, StepLimits
 from services.inference.engine.kv_blocks import KvBlockPool
+from services.inference.engine.outbox import WantedAdapter
 from services.inference.engine.sequence import AdapterUse, Priority, Sequence, StopConditions
-from services.inference.engine.step_loop import StepLoop, WantedAdapter
+from services.inference.engine.step_loop import StepLoop
 from services.inference.engine.token_bytes import TokenBytes
 from tests.support.fake_clock import FakeClock
 from tests.support.stand_in_backend import VOCAB_SIZE, StandInBackend, stand_in_weights

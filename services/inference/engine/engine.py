@@ -10,22 +10,22 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
 from edgelora.adapter_format.weights import AdapterWeights
 from edgelora.errors import EdgeLoraError, InternalError, ServiceUnavailableError
 from services.chassis.logs import get_logger
-from services.inference.backends.base import Backend, BackendLimits
+from services.inference.backends.base import Backend
 from services.inference.engine.adapter_slots import AdapterSlots
+from services.inference.engine.config import EngineConfig
 from services.inference.engine.effect_check import EffectCheck
 from services.inference.engine.events import Failed
 from services.inference.engine.generation import Generation
-from services.inference.engine.iteration_scheduler import IterationScheduler, StepLimits
+from services.inference.engine.iteration_scheduler import IterationScheduler
 from services.inference.engine.kv_blocks import KvBlockPool
+from services.inference.engine.observer import EngineObserver
+from services.inference.engine.outbox import Outbox
 from services.inference.engine.sequence import (
     AdapterUse,
     Priority,
@@ -34,60 +34,10 @@ from services.inference.engine.sequence import (
     StopConditions,
 )
 from services.inference.engine.status import EngineStatus
-from services.inference.engine.step_loop import Outbox, StepLoop
-from services.inference.engine.token_bytes import TokenBytes
+from services.inference.engine.step_loop import StepLoop
 from services.inference.engine.token_stream import TokenStream
 
 _STOP_LIMIT_S = 5.0
-
-
-class EngineObserver(Protocol):
-    """Whoever serves the engine's needs. Called on the event loop."""
-
-    def adapter_wanted(self, digest: str, ticket: object) -> None:
-        """Fetch an adapter and answer with `adapter_ready` or `adapter_failed`."""
-        ...
-
-    def adapter_refused(self, digest: str, error: EdgeLoraError) -> None:
-        """An adapter was fetched but can not be served."""
-        ...
-
-    def residency_changed(self) -> None:
-        """The set of adapters in the slots is another one."""
-        ...
-
-    def engine_died(self) -> None:
-        """The thread ended on an error; every stream was cut. The process must be restarted."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineConfig:
-    """Everything the engine is built with."""
-
-    model_directory: Path
-    limits: BackendLimits
-    """`num_kv_blocks` includes the few blocks of the canary."""
-    step: StepLimits
-    token_bytes: TokenBytes
-    eos_token_ids: frozenset[int]
-    canary_token_ids: tuple[int, ...]
-    """The prompt every adapter is tried with."""
-
-    @property
-    def num_canary_blocks(self) -> int:
-        """KV blocks one canary sequence takes; it runs twice, without and with the adapter."""
-        return -(-len(self.canary_token_ids) // self.limits.block_size)
-
-    @property
-    def num_sequence_blocks(self) -> int:
-        """KV blocks for requests."""
-        return self.limits.num_kv_blocks - 2 * self.num_canary_blocks
-
-    @property
-    def capacity_tokens(self) -> int:
-        """Most tokens one sequence can hold, whatever the model's context."""
-        return self.num_sequence_blocks * self.limits.block_size
 
 
 class Engine:

@@ -6,7 +6,6 @@ Owned by one thread. What has to be told to the outside is collected in an `Outb
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,34 +29,12 @@ from services.inference.engine.iteration_scheduler import (
     ScheduledChunk,
     StepPlan,
 )
+from services.inference.engine.outbox import Outbox, WantedAdapter
 from services.inference.engine.sampler import Logits, finite_rows
 from services.inference.engine.status import EngineStatus, SlotStatus
 
 _TICKET_ERRORS = (TicketExpiredError, UnauthenticatedError, PermissionDeniedError)
 """Faults of the ticket an adapter was fetched with, not of the adapter."""
-
-
-@dataclass(frozen=True, slots=True)
-class WantedAdapter:
-    """An adapter to be fetched with a ticket."""
-
-    digest: str
-    ticket: object
-
-
-@dataclass(slots=True)
-class Outbox:
-    """What the outside has to learn, in order."""
-
-    events: list[tuple[int, Event]] = field(default_factory=list)
-    """(sequence id, event)."""
-    wanted: list[WantedAdapter] = field(default_factory=list)
-    refused: list[tuple[str, EdgeLoraError]] = field(default_factory=list)
-    """Adapters whose weights came but can not be served."""
-    is_residency_changed: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.events or self.wanted or self.refused or self.is_residency_changed)
 
 
 class StepLoop:

@@ -10,7 +10,8 @@ import pytest
 
 from edgelora.errors import ServiceUnavailableError
 from services.inference.backends.base import BackendLimits
-from services.inference.engine.engine import Engine, EngineConfig
+from services.inference.engine.config import EngineConfig
+from services.inference.engine.engine import Engine
 from services.inference.engine.events import Completed, TextDelta
 from services.inference.engine.iteration_scheduler import StepLimits
 from services.inference.engine.sequence import AdapterUse, StopConditions

@@ -1,0 +1,39 @@
+"""The sizes and the model an engine is built with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.inference.backends.base import BackendLimits
+from services.inference.engine.iteration_scheduler import StepLimits
+from services.inference.engine.token_bytes import TokenBytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Everything the engine is built with."""
+
+    model_directory: Path
+    limits: BackendLimits
+    """`num_kv_blocks` includes the few blocks of the canary."""
+    step: StepLimits
+    token_bytes: TokenBytes
+    eos_token_ids: frozenset[int]
+    canary_token_ids: tuple[int, ...]
+    """The prompt every adapter is tried with."""
+
+    @property
+    def num_canary_blocks(self) -> int:
+        """KV blocks one canary sequence takes; it runs twice, without and with the adapter."""
+        return -(-len(self.canary_token_ids) // self.limits.block_size)
+
+    @property
+    def num_sequence_blocks(self) -> int:
+        """KV blocks for requests."""
+        return self.limits.num_kv_blocks - 2 * self.num_canary_blocks
+
+    @property
+    def capacity_tokens(self) -> int:
+        """Most tokens one sequence can hold, whatever the model's context."""
+        return self.num_sequence_blocks * self.limits.block_size

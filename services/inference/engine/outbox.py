@@ -1,0 +1,31 @@
+"""What the engine's inside has to tell the outside after a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from edgelora.errors import EdgeLoraError
+from services.inference.engine.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class WantedAdapter:
+    """An adapter to be fetched with a ticket."""
+
+    digest: str
+    ticket: object
+
+
+@dataclass(slots=True)
+class Outbox:
+    """What the outside has to learn, in order."""
+
+    events: list[tuple[int, Event]] = field(default_factory=list)
+    """(sequence id, event)."""
+    wanted: list[WantedAdapter] = field(default_factory=list)
+    refused: list[tuple[str, EdgeLoraError]] = field(default_factory=list)
+    """Adapters whose weights came but can not be served."""
+    is_residency_changed: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.wanted or self.refused or self.is_residency_changed)
