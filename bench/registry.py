@@ -12,6 +12,7 @@ from rich.console import Console
 from bench.machine import current_commit, describe_machine
 from bench.report import print_report
 from bench.result import BenchError, Benchmark, BenchOptions
+from edgelora.local_stack.stop_signals import interruptible
 
 BENCHMARKS: dict[str, str] = {
     "engine": "bench.engine",
@@ -51,7 +52,9 @@ def run_and_print(name: str, options: BenchOptions, *, as_json: bool) -> int:
     Returns the exit status: 0 whether or not the targets hold, 1 when it could not be run.
     """
     try:
-        document = run_benchmark(name, options)
+        # A benchmark that is stopped stops the processes it started, and leaves no files.
+        with interruptible():
+            document = run_benchmark(name, options)
     except BenchError as error:
         sys.stderr.write(f"bench {name}: {error}\n")
         return 1
