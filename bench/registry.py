@@ -12,7 +12,7 @@ from rich.console import Console
 from bench.machine import current_commit, describe_machine
 from bench.report import print_report
 from bench.result import BenchError, Benchmark, BenchOptions
-from edgelora.local_stack.stop_signals import interruptible
+from edgelora.local_stack.stop_signals import StopSignals
 
 BENCHMARKS: dict[str, str] = {
     "engine": "bench.engine",
@@ -53,7 +53,7 @@ def run_and_print(name: str, options: BenchOptions, *, as_json: bool) -> int:
     """
     try:
         # A benchmark that is stopped stops the processes it started, and leaves no files.
-        with interruptible():
+        with StopSignals():
             document = run_benchmark(name, options)
     except BenchError as error:
         sys.stderr.write(f"bench {name}: {error}\n")

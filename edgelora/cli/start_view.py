@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from rich.console import Console
 from rich.status import Status
@@ -47,9 +48,13 @@ class StartView:
         elif not self._console.is_terminal and state is ServiceState.READY:
             self._console.print(f"{name} ready")
 
+    def stopping(self) -> None:
+        """Says that the end was asked for; the terminal may be gone by now."""
+        with suppress(OSError):
+            self.end()
+            self._console.print("Stopping")
+
     def _line(self) -> str:
-        parts = [
-            f"{'✓' if state is ServiceState.READY else '·'} {name}"
-            for name, state in self._states.items()
-        ]
-        return "Starting  " + "  ".join(parts)
+        waiting = [name for name, state in self._states.items() if state is not ServiceState.READY]
+        num_ready = len(self._states) - len(waiting)
+        return f"Starting  {num_ready} of {len(self._states)} ready  {' '.join(waiting)}"

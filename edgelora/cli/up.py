@@ -23,7 +23,7 @@ from edgelora.cli.places import DEFAULT_HOME, home_option, json_option, layout_o
 from edgelora.cli.start_view import StartView
 from edgelora.local_stack.layout import StackLayout
 from edgelora.local_stack.stack import RunningStack, StackOptions, owned_home, running_stack
-from edgelora.local_stack.stop_signals import StopSignals, interruptible
+from edgelora.local_stack.stop_signals import StopSignals
 from edgelora.local_stack.supervisor import Supervisor
 from services.chassis.base_model import FILE_NAME
 
@@ -101,9 +101,10 @@ def up(
         once=once,
         as_json=as_json,
     )
-    with interruptible(), owned_home(layout):
+    with StopSignals() as stop, owned_home(layout):
         _ensure_model(layout, model)
-        return asyncio.run(_run(layout, wish))
+        stop.hold()
+        return asyncio.run(_run(layout, wish, stop))
 
 
 def _ensure_model(layout: StackLayout, name: str) -> None:
@@ -119,13 +120,13 @@ def _ensure_model(layout: StackLayout, name: str) -> None:
     prepare(home=layout.home, name=name)
 
 
-async def _run(layout: StackLayout, wish: _Wish) -> int:
+async def _run(layout: StackLayout, wish: _Wish, stop: StopSignals) -> int:
     console = progress_console() if wish.as_json else output_console()
     view = StartView(console)
     supervisor = Supervisor(logs=layout.logs, pids=layout.pids, report=view.report)
     task = asyncio.current_task()
     assert task is not None
-    stop = StopSignals(task, supervisor.kill)
+    stop.cancel(task, notice=view.stopping, at_once=supervisor.kill)
     is_serving = False
     try:
         view.start()
@@ -148,6 +149,7 @@ async def _run(layout: StackLayout, wish: _Wish) -> int:
         if not is_serving:
             raise KeyboardInterrupt from None
     finally:
+        stop.hold()
         view.end()
     return 0
 

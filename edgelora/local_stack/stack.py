@@ -56,9 +56,9 @@ def owned_home(layout: StackLayout) -> Iterator[None]:
     """Takes the home for this launcher, clears what a killed one left, and leaves no trace."""
     layout.make_home()
     with home_lock(layout):
-        _clear(layout)
-        layout.make_run_dir()
         try:
+            _clear(layout)
+            layout.make_run_dir()
             yield
         finally:
             layout.state_file.unlink(missing_ok=True)

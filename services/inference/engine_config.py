@@ -34,6 +34,7 @@ def make_engine_config(
             block_size=config.block_size,
             max_loras=config.max_loras,
             max_lora_rank=config.max_lora_rank,
+            max_step_tokens=config.max_num_batched_tokens,
         ),
         step=StepLimits(
             max_num_seqs=config.max_num_seqs,

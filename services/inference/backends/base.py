@@ -28,6 +28,8 @@ class BackendLimits:
     max_loras: int
     """Adapter slots."""
     max_lora_rank: int
+    max_step_tokens: int = 512
+    """Most tokens of one step, prefill and decode together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from edgelora.adapter_format.assemble import read_adapter
 from edgelora.toolchain.demo import DEMO_ADAPTERS
+from edgelora.toolchain.llama_layout import LlamaShape
 
 DEMO = Path(__file__).resolve().parents[3] / "demo"
 MAX_BYTES = 3_000_000
@@ -33,6 +35,32 @@ def test_weights_are_small_finite_fp16_and_not_zero(name: str) -> None:
         assert tensor.dtype == np.float16, tensor_name
         assert np.isfinite(tensor).all(), tensor_name
         assert tensor.any(), tensor_name
+
+
+def test_adapter_is_what_the_store_accepts(name: str) -> None:
+    shape = LlamaShape(
+        vocab_size=49152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_layers=30,
+        num_heads=9,
+        num_kv_heads=3,
+        head_dim=64,
+        max_context_tokens=8192,
+        rope_theta=100000.0,
+        rms_norm_eps=1e-5,
+        tied_embeddings=True,
+    )
+    config, weights = read_adapter(
+        (DEMO / name / "adapter_config.json").read_bytes(),
+        (DEMO / name / "adapter_model.safetensors").read_bytes(),
+        targets=shape.targets(),
+        num_layers=shape.num_layers,
+        max_rank=64,
+    )
+    report = report_of(name)["adapter"]
+    assert (config.rank, config.alpha) == (report["r"], report["alpha"])
+    assert weights.pairs
 
 
 def test_config_names_the_base_and_no_machine(name: str) -> None:

@@ -123,8 +123,8 @@ class AdapterFactors:
 
 def _load_library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(Path(__file__).parent / "libedgelora_native.so"))
-    error = [ctypes.c_char_p, ctypes.c_size_t]
-    library.el_instruction_set.argtypes = error
+    error: tuple[type[ctypes.c_char_p], type[ctypes.c_size_t]] = (ctypes.c_char_p, ctypes.c_size_t)
+    library.el_instruction_set.argtypes = [*error]
     library.el_instruction_set.restype = ctypes.c_char_p
     library.el_open.argtypes = [ctypes.c_char_p, ctypes.POINTER(_Limits), *error]
     library.el_open.restype = ctypes.c_void_p

@@ -1,0 +1,49 @@
+"""Cutting an adapter directory into messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgelora.adapter_upload import CHUNK_BYTES, FILE_NAMES, upload_messages
+from edgelora.errors import AdapterRejectedError
+
+CONFIG, WEIGHTS = FILE_NAMES
+
+
+def messages(directory, progress=None):
+    return upload_messages(
+        directory, alias="mail", description="", replace_alias=False, on_progress=progress
+    )
+
+
+def test_both_files_arrive_whole_in_order_and_nothing_else(tmp_path):
+    weights = bytes(range(256)) * (CHUNK_BYTES // 256) * 2 + b"end"
+    (tmp_path / CONFIG).write_bytes(b"{}")
+    (tmp_path / WEIGHTS).write_bytes(weights)
+    (tmp_path / "training_args.bin").write_bytes(b"pickle")
+    sent = []
+    header, *chunks = messages(tmp_path, lambda done, total: sent.append((done, total)))
+    assert [(file.name, file.size_bytes) for file in header.header.files] == [
+        (CONFIG, 2),
+        (WEIGHTS, len(weights)),
+    ]
+    files = {CONFIG: b"", WEIGHTS: b""}
+    for message in chunks:
+        assert 0 < len(message.chunk.data) <= CHUNK_BYTES
+        files[message.chunk.file_name] += message.chunk.data
+    assert files == {CONFIG: b"{}", WEIGHTS: weights}
+    total = len(weights) + 2
+    assert [done for done, _ in sent] == [2, 2 + CHUNK_BYTES, 2 + 2 * CHUNK_BYTES, total]
+    assert {of for _, of in sent} == {total}
+
+
+@pytest.mark.parametrize("missing", FILE_NAMES)
+def test_a_missing_or_empty_file_is_named_A23(tmp_path, missing):
+    for name in FILE_NAMES:
+        (tmp_path / name).write_bytes(b"{}")
+    (tmp_path / missing).write_bytes(b"")
+    with pytest.raises(AdapterRejectedError, match=missing):
+        next(messages(tmp_path))
+    (tmp_path / missing).unlink()
+    with pytest.raises(AdapterRejectedError, match=missing):
+        next(messages(tmp_path))

@@ -1,0 +1,74 @@
+"""Balances outlive the gateway's process, and crashing never refills them."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from edgelora.errors import QuotaExceededError
+from services.gateway.admission import Balance
+from services.gateway.quota import Quota
+from services.gateway.quota_ledger import QuotaLedger
+from services.gateway.tenant_registry import Tenant
+from tests.support.fake_clock import FakeClock
+
+TENANT = Tenant(
+    tenant_id="a",
+    max_concurrent_requests=3,
+    max_tokens_per_minute=600,
+    created_at_s=0.0,
+    revoked_at_s=None,
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "quota.sqlite"
+
+
+def test_a_crash_keeps_a_running_requests_reservation_as_spent_F01_T40(path):
+    clock = FakeClock(100.0)
+    ledger = QuotaLedger(path)
+    quota = Quota(ledger, clock)
+    quota.settle(quota.admit(TENANT, 200), 50)
+    quota.admit(TENANT, 500)  # runs when the process dies
+    ledger.close()
+
+    clock.advance(3.0)
+    ledger = QuotaLedger(path)
+    quota = Quota(ledger, clock)
+    assert quota.num_running("a") == 0
+    quota.settle(quota.admit(TENANT, 80), 80)  # 50 left, and 30 for 3 seconds
+    with pytest.raises(QuotaExceededError):
+        quota.admit(TENANT, 1)
+    ledger.close()
+
+
+def test_a_reboot_gives_nothing_for_the_time_it_took(path):
+    ledger = QuotaLedger(path, boot_id="first")
+    ledger.save("a", Balance(tokens=7.0, at_s=5000.0))
+    ledger.close()
+    ledger = QuotaLedger(path, boot_id="second")
+    assert ledger.load(now_boot_s=20.0) == {"a": Balance(tokens=7.0, at_s=20.0)}
+    ledger.close()
+
+
+def test_a_damaged_file_is_set_aside_F30(path):
+    path.write_bytes(b"no database at all" * 100)
+    ledger = QuotaLedger(path)
+    assert ledger.load(0.0) == {}
+    ledger.save("a", Balance(tokens=1.0, at_s=0.0))
+    assert path.with_suffix(".damaged").exists()
+    ledger.close()
+
+
+def test_a_file_another_gateway_locks_is_left_alone(path):
+    first = sqlite3.connect(path, isolation_level=None)
+    first.execute("PRAGMA journal_mode = WAL")
+    first.execute("PRAGMA locking_mode = EXCLUSIVE")
+    first.execute("CREATE TABLE t (x)")
+    with pytest.raises(sqlite3.OperationalError):
+        QuotaLedger(path)
+    assert not path.with_suffix(".damaged").exists()
+    first.close()

@@ -1,0 +1,79 @@
+"""The checks that need no network: bounds hold at their edges."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgelora.errors import EdgeLoraError, InvalidRequestError
+from edgelora.v1 import gateway_service_pb2 as pb
+from edgelora.v1.adapter_pb2 import AdapterSelection
+from services.gateway import validation
+
+DIGEST = "sha256:" + "0a" * 32
+
+
+@pytest.mark.parametrize("strength", [None, 0.0, 1.0, 2.0])
+@pytest.mark.parametrize("name", ["mail", "a", "a" * 64, "home.v1-2_x", DIGEST])
+def test_what_is_allowed_passes(name, strength):
+    selection = AdapterSelection(adapter=name, strength=strength)
+    validation.check_generate(pb.GenerateRequest(prompt="Hi", adapters=[selection]))
+
+
+def test_four_different_adapters_pass_and_a_fifth_does_not():
+    selections = [AdapterSelection(adapter=f"a{index}") for index in range(5)]
+    validation.check_generate(pb.GenerateRequest(prompt="Hi", adapters=selections[:4]))
+    with pytest.raises(InvalidRequestError) as caught:
+        validation.check_generate(pb.GenerateRequest(prompt="Hi", adapters=selections))
+    assert caught.value.field == "adapters"
+
+
+@given(st.text(max_size=80))
+def test_a_name_that_passes_can_be_no_path_T05(name):
+    try:
+        validation.check_alias(name, "name")
+    except InvalidRequestError as error:
+        assert not name or len(name) < 4 or name not in error.message
+        return
+    assert "/" not in name
+    assert "\\" not in name
+    assert "\0" not in name
+    assert name.isascii()
+    assert name.strip(".")
+    assert len(name) <= 64
+
+
+def test_a_header_at_every_limit_passes():
+    header = pb.AdapterUploadHeader(
+        alias="a" * 64,
+        description="ä" * 500,
+        files=[
+            pb.AdapterUploadFile(name="adapter_model.safetensors", size_bytes=100),
+            pb.AdapterUploadFile(name="adapter_config.json", size_bytes=2**20),
+        ],
+    )
+    validation.check_upload_header(header, max_weights_bytes=100)
+    header.files[0].size_bytes = 101
+    with pytest.raises(InvalidRequestError) as caught:
+        validation.check_upload_header(header, max_weights_bytes=100)
+    assert caught.value.field == "header.files[0].size_bytes"
+
+
+@given(st.binary(max_size=400))
+def test_no_bytes_that_parse_make_it_fail_otherwise(raw):
+    checks = {
+        pb.GenerateRequest: validation.check_generate,
+        pb.ChatRequest: validation.check_chat,
+        pb.SetAdapterAliasRequest: validation.check_set_alias,
+        pb.AdapterUploadHeader: lambda header: validation.check_upload_header(header, 100),
+    }
+    for message_class, check in checks.items():
+        try:
+            message = message_class.FromString(raw)
+        except Exception:
+            continue
+        try:
+            check(message)
+        except EdgeLoraError as error:
+            assert error.field
