@@ -18,6 +18,8 @@ from edgelora.local_stack.restart_policy import CrashHistory, RestartPolicy
 
 _PROBE_INTERVAL_S = 0.1
 _LOG_CHECK_INTERVAL_S = 5.0
+_UNREADY_GRACE_S = 2.0
+"""For a service that was never ready: it runs no request that would have to end."""
 _EXIT_BAD_CONFIG = 2
 """A service that cannot be configured ends with this; starting it again cannot help."""
 
@@ -152,7 +154,8 @@ class Supervisor:
                 service.watcher.cancel()
         for service in reversed(self._services.values()):
             if service.process is not None:
-                await service.process.stop(service.spec.stop_grace_s)
+                grace_s = service.spec.stop_grace_s
+                await service.process.stop(grace_s if service.was_ready else _UNREADY_GRACE_S)
                 service.process = None
                 self._set_state(service, ServiceState.STOPPED)
         if not self._failure.cancel() and not self._failure.cancelled():

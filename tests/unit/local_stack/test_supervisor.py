@@ -139,6 +139,16 @@ async def test_guarded_work_gives_its_result_or_its_error(tmp_path):
             await supervisor.guard(fail())
 
 
+async def test_what_was_never_ready_gets_little_time_to_end(tmp_path):
+    deaf = "trap '' TERM; echo set; while :; do sleep 1; done"
+    async with supervised(tmp_path) as (supervisor, _):
+        supervisor.start(spec("loading", deaf, probe=never_ready, stop_grace_s=1000.0))
+        async with asyncio.timeout(60):
+            while not (tmp_path / "loading.log").read_text():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await supervisor.stop()
+
+
 async def test_a_second_request_to_stop_does_not_wait_for_the_first(tmp_path):
     async with supervised(tmp_path) as (supervisor, _):
         supervisor.start(spec("stubborn", "trap '' TERM; echo set; while :; do sleep 1; done"))
