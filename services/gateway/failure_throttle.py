@@ -33,4 +33,5 @@ class FailureThrottle:
         self._busy_until_s[source] = busy_until_s
         if len(self._busy_until_s) > _MAX_SOURCES:
             self._busy_until_s.popitem(last=False)
-        return max(0.0, busy_until_s - now_s - self._burst_s)
+        # To the microsecond: what a sum of fractions is off by is no delay.
+        return max(0.0, round(busy_until_s - now_s - self._burst_s, 6))
