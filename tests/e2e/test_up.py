@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shlex
 import signal
 import time
 
@@ -10,7 +11,8 @@ import psutil
 import pytest
 
 from edgelora.cli.demo_cast import CAST
-from tests.support.up_process import is_listening, up_process
+from tests.support.terminal import Terminal
+from tests.support.up_process import EDGELORA, is_listening, up_process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -46,6 +48,23 @@ def test_the_json_of_a_second_start_names_four_different_adapters(tmp_path):
             assert any(stream["mean_batch_size"] > 1 for stream in streams)
             command = next(stream for stream in streams if stream["tenant"] == "home")
             assert set(json.loads(command["text"])) == {"intent", "slots"}
+        assert up.leftovers() == []
+
+
+def test_on_a_terminal_there_are_panels_and_a_line_to_paste(tmp_path):
+    with (
+        up_process(tmp_path, "--port", "0") as up,
+        Terminal(up.environ, EDGELORA, "up", *up.arguments, term="xterm-256color") as terminal,
+    ):
+        up.process = terminal.process
+        screen = terminal.expect(r"Ctrl-C stops everything\.")
+        for role in CAST:
+            assert f"{role.tenant} · {role.adapter}" in screen
+        (line,) = re.findall(r"^  (\S*edgelora chat .*?)\s*$", screen, re.M)
+        words = [*shlex.split(line)[1:], "-m", "Invite Ann to lunch.", "--max-tokens", "4"]
+        assert up.run(*words).strip()
+        terminal.send("\x03")
+        assert terminal.wait() == 0
         assert up.leftovers() == []
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpc
 import psutil
 import pytest
 
@@ -102,6 +103,18 @@ async def test_output_is_appended_to_the_log(start, tmp_path):
     (tmp_path / "log").write_text("before\n")
     assert await start("sh", "-c", "echo out; echo err >&2; exit 3").wait() == 3
     assert (tmp_path / "log").read_text() == "before\nout\nerr\n"
+
+
+async def test_children_start_beside_a_running_grpc_G05(start, tmp_path):
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        await channel.channel_ready()
+        for _ in range(20):
+            assert await start("true").wait() == 0
+    await server.stop(None)
+    assert (tmp_path / "log").read_text() == ""  # not a word from gRPC in a forked child
 
 
 async def test_the_exit_is_seen_without_pidfd_too(start, monkeypatch):
