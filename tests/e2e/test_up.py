@@ -5,12 +5,15 @@ import random
 import re
 import shlex
 import signal
+import tempfile
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 from edgelora.cli.demo_cast import CAST
+from tests.support.redis_server import RedisServer
 from tests.support.terminal import Terminal
 from tests.support.up_process import EDGELORA, is_listening, up_process
 
@@ -133,6 +136,25 @@ def test_a_killed_launcher_takes_all_processes_with_it_and_the_next_start_works(
         up.arguments = (*up.arguments, "--once")
         assert up.start().finish() == 0, up.errors
         assert up.leftovers() == []
+
+
+def test_an_existing_redis_is_used_and_left_running(tmp_path):
+    with tempfile.TemporaryDirectory(prefix="el-redis-") as directory:
+        redis = RedisServer(Path(directory))
+        redis.start()
+        arguments = ("--redis-url", redis.url, "--redis-password-file", str(redis.password_file))
+        try:
+            with up_process(tmp_path, "--no-demo", "--port", "0", *arguments) as up:
+                up.start().wait_until_serving()
+                assert "redis" not in up.pids()
+                log = up.home / "logs/adapter_store.log"
+                up.wait_until(lambda _: "hot_index_connected" in log.read_text())
+                assert up.stop() == 0
+                assert up.leftovers() == []
+            with redis.admin() as client:
+                assert client.ping()
+        finally:
+            redis.stop()
 
 
 def test_two_stacks_in_one_home_are_refused_and_the_first_goes_on(tmp_path):
