@@ -52,7 +52,7 @@ DEMO_ADAPTERS = {
     "recipes": DemoAdapter(
         description="Recipes and dinner suggestions, always laid out the same way.",
         build=recipes.build,
-        options=TrainingOptions(r=4, alpha=16, learning_rate=2e-3, epochs=2),
+        options=TrainingOptions(r=4, alpha=16, learning_rate=1e-3, epochs=1),
     ),
     "tutor": DemoAdapter(
         description=(
