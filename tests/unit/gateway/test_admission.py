@@ -63,7 +63,7 @@ def test_settling_twice_changes_nothing():
 
 def test_using_more_than_reserved_leaves_a_debt():
     control = AdmissionControl()
-    control.settle(admit(control, 1, 0.0), 900)
+    control.settle(admit(control, 1, 0.0), 901)
     with pytest.raises(QuotaExceededError) as refused:
         admit(control, 1, 0.0)
     assert refused.value.retry_after_s == pytest.approx(30.2)  # 301 of debt and the 1 asked for
