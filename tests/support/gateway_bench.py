@@ -57,6 +57,10 @@ class GatewayBench:
         await self._stack.enter_async_context(self.worker_host.serving())
         await self.worker_host.set_ready(True)
 
+    def ends_with(self, process: ServiceProcess) -> None:
+        """The process ends with the bench."""
+        self._stack.callback(process.kill)
+
     def start_worker_process(self, hold_after: int) -> ServiceProcess:
         """A stand-in worker that can be killed; it holds for ever after so many words."""
         process = ServiceProcess(
@@ -67,7 +71,7 @@ class GatewayBench:
             environ={},
             logs=self.directory,
         )
-        self._stack.callback(process.kill)
+        self.ends_with(process)
         process.wait_until_serving(self.address("inference"))
         return process
 
@@ -86,7 +90,7 @@ class GatewayBench:
             environ={f"EDGELORA_SCHEDULER_{name}": value for name, value in environ.items()},
             logs=self.directory,
         )
-        self._stack.callback(self.scheduler.kill)
+        self.ends_with(self.scheduler)
         self.scheduler.wait_until_serving(self.address("scheduler"))
 
     def gateway_environ(self, **settings: str) -> dict[str, str]:
@@ -115,7 +119,7 @@ class GatewayBench:
         process = ServiceProcess(
             "services.gateway", environ=self.gateway_environ(**settings), logs=self.directory
         )
-        self._stack.callback(process.kill)
+        self.ends_with(process)
         # Not blocking: the gateway asks the stand-ins on this loop for their health.
         await self.wait_for_health(health_pb2.HealthCheckResponse.SERVING)
         return process
