@@ -135,9 +135,8 @@ async def test_bad_adapters_are_refused_by_field_while_a_stream_goes_on_A06(node
     async with aclosing(client.chat(QUESTION, options=LONG)) as events:
         await first_delta(events)
         for name, files in bad.items():
-            with pytest.raises(InvalidRequestError) as caught:
+            with pytest.raises((AdapterRejectedError, AdapterIncompatibleError)) as caught:
                 await client.register_adapter(node.save("bad", files), alias="bad")
-            assert isinstance(caught.value, AdapterRejectedError), name
             assert caught.value.field, name
         rest = [event async for event in events]
     assert isinstance(rest[-1], Done)
