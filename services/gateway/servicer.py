@@ -202,6 +202,8 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         stream = self._generations.start(
             caller, wanted, budget_s=self._deadlines.of_generation(context.time_remaining())
         )
+        # A client that leaves while it is being written to never resumes this generator; the end
+        # of the call must not wait for the generator to be collected.
         context.add_done_callback(lambda _: stream.cancel())  # type: ignore[arg-type]
         try:
             async for event in stream:
