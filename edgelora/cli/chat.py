@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from contextlib import aclosing
 from typing import Any
@@ -98,6 +99,8 @@ def _talk(target: Connection, session: ChatSession) -> None:
     """Turns until the user leaves. The loop runs only while an answer streams."""
     import readline  # noqa: F401 - gives input() editing and history
 
+    # A script's background job ignores Ctrl-C and hands that on; who talks on a terminal wants it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with asyncio.Runner() as runner:
         client = EdgeLoraClient(target.address, target.api_key)
         try:

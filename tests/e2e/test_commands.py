@@ -164,11 +164,13 @@ def test_a_killed_worker_comes_back_and_answers(up):
 
 
 @pytest.fixture
-def chat(up):
-    with Terminal(up.environ, EDGELORA, "chat", "--tenant", "shared", "--max-tokens", "1500") as it:
+def chat(up, request):
+    command = [EDGELORA, "chat", "--tenant", "shared", "--max-tokens", "1500"]
+    with Terminal(up.environ, *command, interrupt=getattr(request, "param", "SIG_DFL")) as it:
         yield it
 
 
+@pytest.mark.parametrize("chat", ["SIG_DFL", "SIG_IGN"], indirect=True)
 def test_ctrl_c_stops_the_answer_and_the_next_one_leaves(chat):
     chat.expect("you> ")
     chat.send("Tell a very long story about the sea.\n")

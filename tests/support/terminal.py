@@ -10,18 +10,20 @@ import time
 
 _LIMIT_S = 60.0
 _TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-    "os.execv(sys.argv[1], sys.argv[1:])"
+    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "signal.signal(signal.SIGINT, signal.Handlers[sys.argv[1]]); "
+    "os.execv(sys.argv[2], sys.argv[2:])"
 )
 
 
 class Terminal:
     """Both ends of a pseudo-terminal and the process that has it for its controlling one."""
 
-    def __init__(self, environ, program, *arguments, term="dumb"):
+    def __init__(self, environ, program, *arguments, term="dumb", interrupt="SIG_DFL"):
+        """`interrupt`: what the program finds set for Ctrl-C, whatever the tests run under."""
         self._ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _TAKE_TERMINAL, program, *arguments],
+            [sys.executable, "-c", _TAKE_TERMINAL, interrupt, program, *arguments],
             env={**environ, "TERM": term},
             stdin=theirs,
             stdout=theirs,

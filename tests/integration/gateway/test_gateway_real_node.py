@@ -71,6 +71,19 @@ async def test_four_tenants_with_one_name_get_each_their_own_adapter_Q07_X01(nod
     assert together == alone
 
 
+async def test_an_unknown_adapter_fails_its_own_request_and_no_other_A12(node):
+    client = await node.gateway.client("rows", **ROOMY)
+    for index, name in enumerate(("a", "b")):
+        await client.register_adapter(node.adapter(30 + index), alias=name)
+    alone = [await tokens(client, name) for name in ("a", "b")]
+    assert alone[0] != alone[1]
+    *together, missing = await asyncio.gather(
+        *(tokens(client, name) for name in ("a", "b", "nope")), return_exceptions=True
+    )
+    assert together == alone
+    assert isinstance(missing, AdapterNotFoundError)
+
+
 async def test_no_tenant_touches_or_even_sees_anothers_adapter_T34(node):
     owner = await node.gateway.client("owner", **ROOMY)
     stranger = await node.gateway.client("stranger", **ROOMY)
