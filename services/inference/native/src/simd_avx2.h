@@ -6,6 +6,8 @@
 #include <cstdint>
 
 namespace edgelora::simd {
+// Every source file has its own, since each is compiled for another instruction set.
+namespace {
 
 struct F32 {
   __m256 low, high;
@@ -164,4 +166,5 @@ inline I32 dot8(I32 acc, Bytes w, const int8_t* x) {
 #endif
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
+}  // namespace
 }  // namespace edgelora::simd

@@ -6,6 +6,8 @@
 #include <cstdint>
 
 namespace edgelora::simd {
+// Every source file has its own, since each is compiled for another instruction set.
+namespace {
 
 using F32 = __m512;
 using I32 = __m512i;
@@ -67,4 +69,5 @@ inline I32 dot4(I32 acc, Bytes w, const int8_t* x) {
 inline I32 dot8(I32 acc, Bytes w, const int8_t* x) { return dot4(acc, w, x); }
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
+}  // namespace
 }  // namespace edgelora::simd

@@ -7,6 +7,8 @@
 #include <cstring>
 
 namespace edgelora::simd {
+// Every source file has its own, since each is compiled for another instruction set.
+namespace {
 
 struct F32 {
   float32x4_t part[4];
@@ -159,4 +161,5 @@ inline I32 dot8(const I32& acc, const Bytes& w, const int8_t* x) {
 }
 inline void prefetch(const void* p) { __builtin_prefetch(p); }
 
+}  // namespace
 }  // namespace edgelora::simd

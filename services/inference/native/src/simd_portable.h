@@ -8,6 +8,8 @@
 #include "half.h"
 
 namespace edgelora::simd {
+// Every source file has its own, since each is compiled for another instruction set.
+namespace {
 
 struct F32 {
   float lane[16];
@@ -151,4 +153,5 @@ inline I32 dot4(const I32& acc, const Bytes& w, const int8_t* x) {
 inline I32 dot8(const I32& acc, const Bytes& w, const int8_t* x) { return dot4(acc, w, x); }
 inline void prefetch(const void*) {}
 
+}  // namespace
 }  // namespace edgelora::simd
