@@ -8,6 +8,7 @@ block table, a stale slot or a lost token therefore changes the output.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,7 +17,12 @@ from numpy.typing import NDArray
 
 from edgelora.adapter_format.weights import AdapterWeights, LoraPair
 from services.chassis.base_model import BaseModel
-from services.inference.backends.base import BackendLimits, BackendTelemetry, SequenceChunk
+from services.inference.backends.base import (
+    BackendLimits,
+    BackendTelemetry,
+    SequenceChunk,
+    kv_features,
+)
 from tests.support.adapter_files import TINY_LAYERS, TINY_TARGETS
 
 VOCAB_SIZE = 96
@@ -34,6 +40,7 @@ def stand_in_model(vocab_size: int = VOCAB_SIZE) -> BaseModel:
         num_layers=TINY_LAYERS,
         max_context_tokens=CONTEXT_TOKENS,
         targets=TINY_TARGETS,
+        files={},
     )
 
 
@@ -52,6 +59,8 @@ class StandInBackend:
     gets the chunks that asked for logits and the array).
     """
 
+    name = "stand-in"
+
     def __init__(self, vocab_size: int = VOCAB_SIZE) -> None:
         self._vocab_size = vocab_size
         self.before_forward: Callable[[Sequence[SequenceChunk]], None] = lambda chunks: None
@@ -64,6 +73,9 @@ class StandInBackend:
     @staticmethod
     def probe() -> str | None:
         return None
+
+    def kv_bytes_per_token(self, model: BaseModel) -> int:
+        return kv_features(model) * 4
 
     def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:
         self.limits = limits
@@ -84,9 +96,10 @@ class StandInBackend:
         self.num_forwards += 1
         self.before_forward(chunks)
         wanted = [chunk for chunk in chunks if chunk.needs_logits]
-        tables = [block for chunk in chunks for block in set(chunk.block_table)]
-        assert len(tables) == len(set(tables)), "two sequences share a block"
+        holders = Counter(block for chunk in chunks for block in set(chunk.block_table))
         for chunk in chunks:
+            written, _ = self._positions(chunk, chunk.start_position, _end(chunk))
+            assert all(holders[block] == 1 for block in written), "a shared block is written"
             self._write(chunk)
         rows = [self._row(chunk) for chunk in wanted]
         logits = np.stack(rows) if rows else np.empty((0, self._vocab_size), dtype=np.float32)
@@ -102,12 +115,10 @@ class StandInBackend:
         return blocks, [position % size for position in range(start, end)]
 
     def _write(self, chunk: SequenceChunk) -> None:
-        end = chunk.start_position + len(chunk.token_ids)
-        self._cache[self._positions(chunk, chunk.start_position, end)] = chunk.token_ids
+        self._cache[self._positions(chunk, chunk.start_position, _end(chunk))] = chunk.token_ids
 
     def _row(self, chunk: SequenceChunk) -> NDArray[np.float32]:
-        end = chunk.start_position + len(chunk.token_ids)
-        state = hashlib.sha256(self._cache[self._positions(chunk, 0, end)].tobytes())
+        state = hashlib.sha256(self._cache[self._positions(chunk, 0, _end(chunk))].tobytes())
         for use in chunk.adapters:
             weights = self._slots[use.slot]
             assert weights is not None, "a row uses an empty slot"
@@ -116,3 +127,7 @@ class StandInBackend:
                 state.update(pair.lora_a.tobytes() + np.float64(use.weight).tobytes())
         rng = np.random.default_rng(int.from_bytes(state.digest()[:8], "little"))
         return rng.standard_normal(self._vocab_size).astype(np.float32) * 3
+
+
+def _end(chunk: SequenceChunk) -> int:
+    return chunk.start_position + len(chunk.token_ids)

@@ -12,6 +12,7 @@ from services.inference.engine.generation import Generation
 from services.inference.engine.iteration_scheduler import IterationScheduler, StepLimits
 from services.inference.engine.kv_blocks import KvBlockPool
 from services.inference.engine.outbox import WantedAdapter
+from services.inference.engine.prefix_cache import PrefixCache
 from services.inference.engine.sequence import AdapterUse, Priority, Sequence, StopConditions
 from services.inference.engine.step_loop import StepLoop
 from services.inference.engine.token_bytes import TokenBytes
@@ -33,6 +34,7 @@ class StepBench:
         max_num_seqs: int = 3,
         budget: int = 8,
         eos_token_ids: frozenset[int] = frozenset(),
+        prefix_caching: bool = True,
     ) -> None:
         self.clock = FakeClock()
         self.backend = StandInBackend()
@@ -44,11 +46,12 @@ class StepBench:
             max_loras=num_slots,
             max_lora_rank=8,
         )
-        self.backend.load_model(Path(), limits)
+        model = self.backend.load_model(Path(), limits)
         self.scheduler = IterationScheduler(
             StepLimits(max_num_seqs=max_num_seqs, max_num_batched_tokens=budget),
             self.blocks,
             self.slots,
+            PrefixCache(self.blocks, model.digest, is_enabled=prefix_caching),
         )
         check = EffectCheck([1, 2, 3], ([num_blocks], [num_blocks + 1]))
         self.loop = StepLoop(self.backend, self.scheduler, check, self.clock)
@@ -66,6 +69,7 @@ class StepBench:
         max_tokens: int = 6,
         priority: Priority = Priority.INTERACTIVE,
         ticket: object = "ticket",
+        tenant_id: str | None = "tenant",
         **changes: object,
     ) -> int:
         """Queues a generation and returns its id. `changes` go to the sequence."""
@@ -75,6 +79,7 @@ class StepBench:
             token_ids=list(token_ids),
             adapters=tuple(AdapterUse(str(adapter), 1.0) for adapter in adapters),
             priority=priority,
+            tenant_id=tenant_id,
             **{"stop": StopConditions(max_tokens=max_tokens), **changes},  # type: ignore[arg-type]
         )
         self.sequences[sequence_id] = sequence

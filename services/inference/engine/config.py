@@ -22,6 +22,8 @@ class EngineConfig:
     eos_token_ids: frozenset[int]
     canary_token_ids: tuple[int, ...]
     """The prompt every adapter is tried with."""
+    prefix_caching: bool = True
+    """Whether a tenant's requests share the KV blocks of what their prompts begin with alike."""
 
     @property
     def num_canary_blocks(self) -> int:

@@ -26,6 +26,7 @@ from services.inference.engine.iteration_scheduler import IterationScheduler
 from services.inference.engine.kv_blocks import KvBlockPool
 from services.inference.engine.observer import EngineObserver
 from services.inference.engine.outbox import Outbox
+from services.inference.engine.prefix_cache import PrefixCache
 from services.inference.engine.sequence import (
     AdapterUse,
     Priority,
@@ -85,11 +86,14 @@ class Engine:
         num_top_logprobs: int | None = None,
         priority: Priority = Priority.INTERACTIVE,
         adapters: tuple[AdapterUse, ...] = (),
+        tenant_id: str | None = None,
         arrived_s: float | None = None,
     ) -> TokenStream:
         """Queues a sequence and returns its stream; the caller closes it in the same scope.
 
-        `ticket` comes back in `adapter_wanted`. `arrived_s` is the clock's time times count from.
+        `ticket` comes back in `adapter_wanted`. Only sequences of one `tenant_id` share KV blocks
+        (it must come from a sealed ticket), those with None share none. `arrived_s` is the clock's
+        time times count from.
         Raises ServiceUnavailableError before the model is loaded, and ValueError when the sequence
         could never run: prompt and max_tokens together beyond `EngineConfig.capacity_tokens`, an
         adapter twice, more adapters than slots.
@@ -104,6 +108,7 @@ class Engine:
             num_top_logprobs=num_top_logprobs,
             priority=priority,
             adapters=adapters,
+            tenant_id=tenant_id,
         )
         self._check_fits(sequence)
         generation = Generation(
@@ -192,14 +197,16 @@ class Engine:
 
     def _load(self) -> StepLoop:
         config = self._config
-        self._backend.load_model(config.model_directory, config.limits)
+        model = self._backend.load_model(config.model_directory, config.limits)
         num_blocks, num_canary = config.num_sequence_blocks, config.num_canary_blocks
         last = num_blocks + num_canary
         canary_tables = list(range(num_blocks, last)), list(range(last, last + num_canary))
+        blocks = KvBlockPool(num_blocks, config.limits.block_size)
         scheduler = IterationScheduler(
             config.step,
-            KvBlockPool(num_blocks, config.limits.block_size),
+            blocks,
             AdapterSlots(config.limits.max_loras),
+            PrefixCache(blocks, model.digest, is_enabled=config.prefix_caching),
         )
         steps = StepLoop(
             self._backend,

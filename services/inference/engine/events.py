@@ -28,6 +28,8 @@ class Completed:
     finish_reason: FinishReason
     stop_string: str | None
     num_prompt_tokens: int
+    num_cached_prompt_tokens: int
+    """Prompt tokens whose keys and values an earlier request of the tenant had left."""
     num_output_tokens: int
     """Tokens sampled, an end token included."""
     queue_s: float

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from services.inference.backends.base import SlotWeight
 from services.inference.engine.adapter_slots import AdapterSlots, Claim
 from services.inference.engine.kv_blocks import KvBlockPool
+from services.inference.engine.prefix_cache import PrefixCache
 from services.inference.engine.sequence import Sequence, SequenceStatus
 
 _WATERMARK_SHARE = 0.01
@@ -64,9 +65,16 @@ class StepPlan:
 class IterationScheduler:
     """Owns the queues, the KV blocks and the slot table."""
 
-    def __init__(self, limits: StepLimits, blocks: KvBlockPool, slots: AdapterSlots) -> None:
+    def __init__(
+        self,
+        limits: StepLimits,
+        blocks: KvBlockPool,
+        slots: AdapterSlots,
+        prefixes: PrefixCache,
+    ) -> None:
         self._limits = limits
         self.blocks = blocks
+        self.prefixes = prefixes
         self.slots = slots
         self.waiting: list[Sequence] = []
         """Sorted by `Sequence.order`."""
@@ -187,10 +195,13 @@ class IterationScheduler:
                 continue
             if not all(self.slots.is_resident(digest) for digest in sequence.digests):
                 continue
-            num_blocks = self.blocks.blocks_for(len(sequence.token_ids))
+            shared = self.prefixes.take(sequence)
+            num_blocks = self.blocks.blocks_for(len(sequence.token_ids)) - len(shared)
             if not self._make_blocks_free(sequence, num_blocks):
+                self.blocks.free(shared)
                 return
-            sequence.block_table = self.blocks.allocate(num_blocks)
+            self.prefixes.begin(sequence, shared)
+            sequence.block_table = shared + self.blocks.allocate(num_blocks)
             sequence.status = SequenceStatus.RUNNING
 
     def _make_blocks_free(self, sequence: Sequence, num_blocks: int) -> bool:
@@ -198,7 +209,8 @@ class IterationScheduler:
         # Room for the others to grow; alone, a sequence may have everything.
         wanted = num_blocks + (self._watermark if others else 0)
         victims = [each for each in reversed(others) if each.priority > sequence.priority]
-        num_reachable = self.blocks.num_free + sum(len(each.block_table) for each in victims)
+        tables = (each.block_table for each in victims)
+        num_reachable = self.blocks.num_free + self.blocks.num_released_by(tables)
         if len(victims) == len(others):
             wanted = num_blocks
         if num_reachable < wanted:
@@ -243,7 +255,7 @@ class IterationScheduler:
         """Takes everything away; the sequence starts over from its tokens when its turn comes."""
         if sequence.status is SequenceStatus.WAITING:
             return
-        had_run = sequence.num_cached_tokens > 0
+        had_run = sequence.num_cached_tokens > sequence.num_reused_tokens
         self._unseat(sequence, self._now_s)
         sequence.status = SequenceStatus.WAITING
         bisect.insort(self.waiting, sequence, key=lambda each: each.order)
@@ -257,4 +269,5 @@ class IterationScheduler:
         self.slots.release(sequence.digests, now_s)
         sequence.block_table = []
         sequence.slot_weights = ()
-        sequence.num_cached_tokens = 0
+        sequence.num_cached_tokens = sequence.num_reused_tokens = 0
+        sequence.num_published_blocks = 0

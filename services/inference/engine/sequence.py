@@ -114,12 +114,21 @@ class Sequence:
     priority: Priority = Priority.INTERACTIVE
     adapters: tuple[AdapterUse, ...] = ()
     """Distinct digests; empty is the base model."""
+    tenant_id: str | None = None
+    """Whose it is; None shares no KV blocks."""
     num_prompt_tokens: int = field(init=False)
 
     status: SequenceStatus = field(default=SequenceStatus.WAITING, init=False)
     num_cached_tokens: int = field(default=0, init=False)
     """Tokens whose keys and values are in the KV cache."""
     block_table: list[int] = field(default_factory=list, init=False)
+    block_keys: list[bytes] = field(default_factory=list, init=False)
+    """Keys of its full blocks, as far as they were needed; they outlast a preemption."""
+    num_published_blocks: int = field(default=0, init=False)
+    num_reused_tokens: int = field(default=0, init=False)
+    """Cached tokens that it found computed when it got its blocks."""
+    num_cached_prompt_tokens: int | None = field(default=None, init=False)
+    """The same at the first time; None before."""
     slot_weights: tuple[SlotWeight, ...] = field(default=(), init=False)
     """Set while the sequence holds its slots."""
     slots_wanted_since_s: float | None = field(default=None, init=False)

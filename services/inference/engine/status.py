@@ -25,12 +25,19 @@ class EngineStatus:
     num_waiting: int
     num_kv_blocks: int
     num_free_kv_blocks: int
+    """Blocks no sequence holds; cached ones among them."""
+    num_cached_kv_blocks: int
+    """Blocks that a prompt of the same tenant may be found in, held or not."""
     num_adapter_slots: int
     num_adapter_references: int
     num_steps: int
     num_output_tokens: int
     num_preemptions: int
     num_failed_rows: int
+    num_prefix_lookup_tokens: int
+    """Prompt tokens looked for in the cached blocks."""
+    num_prefix_hit_tokens: int
+    """Those found, which were not computed again."""
     last_step_s: float
     """Engine clock when the newest step ended."""
     slots: tuple[SlotStatus, ...]

@@ -159,12 +159,15 @@ class StepLoop:
             num_waiting=len(scheduler.waiting),
             num_kv_blocks=scheduler.blocks.num_blocks,
             num_free_kv_blocks=scheduler.blocks.num_free,
+            num_cached_kv_blocks=scheduler.blocks.num_published,
             num_adapter_slots=len(slots.slots),
             num_adapter_references=slots.num_references,
             num_steps=self._num_steps,
             num_output_tokens=self._num_output_tokens,
             num_preemptions=self._num_preemptions,
             num_failed_rows=self._num_failed_rows,
+            num_prefix_lookup_tokens=scheduler.prefixes.num_lookup_tokens,
+            num_prefix_hit_tokens=scheduler.prefixes.num_hit_tokens,
             last_step_s=self._last_step_s,
             slots=tuple(
                 SlotStatus(
@@ -232,6 +235,7 @@ class StepLoop:
                 get_logger().error("logits_not_finite", digests=generation.sequence.digests)
                 self._fail(generation, InternalError("the model's output was not a number"))
                 continue
+            self._scheduler.prefixes.publish(generation.sequence)
             reason = generation.accept(row, now_s)
             self._num_output_tokens += 1
             self._send_delta(generation, now_s, is_urgent=reason is not None)

@@ -3,6 +3,7 @@
 from services.inference.engine.adapter_slots import AdapterSlots
 from services.inference.engine.iteration_scheduler import IterationScheduler, StepLimits
 from services.inference.engine.kv_blocks import KvBlockPool
+from services.inference.engine.prefix_cache import PrefixCache
 from services.inference.engine.sequence import AdapterUse, Priority, Sequence, SequenceStatus
 
 
@@ -12,14 +13,16 @@ class Bench:
     def __init__(
         self, *, num_blocks=64, num_slots=2, max_num_seqs=4, budget=16, patience_s=2.0, now_s=0.0
     ):
+        blocks = KvBlockPool(num_blocks, 4)
         self.scheduler = IterationScheduler(
             StepLimits(
                 max_num_seqs=max_num_seqs,
                 max_num_batched_tokens=budget,
                 slot_patience_s=patience_s,
             ),
-            KvBlockPool(num_blocks, 4),
+            blocks,
             AdapterSlots(num_slots),
+            PrefixCache(blocks, "sha256:base"),
         )
         self.now_s = now_s
         self.next_id = 0

@@ -23,15 +23,18 @@ class Histories(RuleBasedStateMachine):
         self.cancelled = set()
 
     @rule(
-        token=st.integers(1, 90),
+        token=st.integers(1, 3),
         length=st.integers(1, 16),
         adapters=adapters_strategy,
         max_tokens=st.integers(1, 12),
         priority=st.sampled_from(Priority),
+        tenant_id=st.sampled_from(["one", "two", None]),
     )
-    def add(self, token, length, adapters, max_tokens, priority):
+    def add(self, token, length, adapters, max_tokens, priority, tenant_id):
         prompt = [token] * length
-        sequence_id = self.bench.add(prompt, adapters, max_tokens=max_tokens, priority=priority)
+        sequence_id = self.bench.add(
+            prompt, adapters, max_tokens=max_tokens, priority=priority, tenant_id=tenant_id
+        )
         self.asked[sequence_id] = (prompt, adapters, max_tokens)
 
     @rule(choice=st.integers(0, 30))
@@ -74,8 +77,12 @@ class Histories(RuleBasedStateMachine):
     def everything_held_is_held_by_somebody(self):
         bench = self.bench
         seated = bench.scheduler.seated
-        held = [block for sequence in seated for block in sequence.block_table]
-        assert len(held) == len(set(held)) == bench.blocks.num_blocks - bench.blocks.num_free
+        held = {block for sequence in seated for block in sequence.block_table}
+        assert len(held) == bench.blocks.num_blocks - bench.blocks.num_free
+        for block in held:
+            holders = [each for each in seated if block in each.block_table]
+            assert len({each.tenant_id for each in holders}) == 1
+            assert len({each.adapters for each in holders}) == 1
         assert bench.slots.num_references == sum(len(each.adapters) for each in seated)
         assert len(seated) <= 3
         for sequence in bench.scheduler.waiting:
@@ -83,6 +90,7 @@ class Histories(RuleBasedStateMachine):
             assert sequence.block_table == [] and sequence.num_cached_tokens == 0
         for sequence in seated:
             assert len(sequence.block_table) * BLOCK_SIZE >= sequence.num_cached_tokens
+            assert len(set(sequence.block_table)) == len(sequence.block_table)
 
     def teardown(self):
         bench = self.bench
