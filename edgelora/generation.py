@@ -125,6 +125,8 @@ class Usage:
     total_s: float | None
     mean_batch_size: float
     num_preemptions: int
+    num_cached_prompt_tokens: int
+    """Prompt tokens that an earlier request of the tenant had left computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,4 +215,5 @@ def _usage(usage: UsageMessage) -> Usage:
         total_s=seconds("total_time"),
         mean_batch_size=usage.mean_batch_size,
         num_preemptions=usage.num_preemptions,
+        num_cached_prompt_tokens=usage.num_cached_prompt_tokens,
     )

@@ -68,7 +68,7 @@ class GetEngineStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetEngineStatusResponse(_message.Message):
-    __slots__ = ("num_running", "num_waiting", "num_kv_blocks", "num_free_kv_blocks", "num_adapter_slots", "num_resident_adapters", "num_adapter_references", "num_steps", "num_output_tokens", "num_preemptions", "weights_bytes", "kv_cache_bytes", "adapter_slots_bytes")
+    __slots__ = ("num_running", "num_waiting", "num_kv_blocks", "num_free_kv_blocks", "num_adapter_slots", "num_resident_adapters", "num_adapter_references", "num_steps", "num_output_tokens", "num_preemptions", "weights_bytes", "kv_cache_bytes", "adapter_slots_bytes", "num_cached_kv_blocks", "num_prefix_lookup_tokens", "num_prefix_hit_tokens")
     NUM_RUNNING_FIELD_NUMBER: _ClassVar[int]
     NUM_WAITING_FIELD_NUMBER: _ClassVar[int]
     NUM_KV_BLOCKS_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +82,9 @@ class GetEngineStatusResponse(_message.Message):
     WEIGHTS_BYTES_FIELD_NUMBER: _ClassVar[int]
     KV_CACHE_BYTES_FIELD_NUMBER: _ClassVar[int]
     ADAPTER_SLOTS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NUM_CACHED_KV_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    NUM_PREFIX_LOOKUP_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NUM_PREFIX_HIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     num_running: int
     num_waiting: int
     num_kv_blocks: int
@@ -95,4 +98,7 @@ class GetEngineStatusResponse(_message.Message):
     weights_bytes: int
     kv_cache_bytes: int
     adapter_slots_bytes: int
-    def __init__(self, num_running: _Optional[int] = ..., num_waiting: _Optional[int] = ..., num_kv_blocks: _Optional[int] = ..., num_free_kv_blocks: _Optional[int] = ..., num_adapter_slots: _Optional[int] = ..., num_resident_adapters: _Optional[int] = ..., num_adapter_references: _Optional[int] = ..., num_steps: _Optional[int] = ..., num_output_tokens: _Optional[int] = ..., num_preemptions: _Optional[int] = ..., weights_bytes: _Optional[int] = ..., kv_cache_bytes: _Optional[int] = ..., adapter_slots_bytes: _Optional[int] = ...) -> None: ...
+    num_cached_kv_blocks: int
+    num_prefix_lookup_tokens: int
+    num_prefix_hit_tokens: int
+    def __init__(self, num_running: _Optional[int] = ..., num_waiting: _Optional[int] = ..., num_kv_blocks: _Optional[int] = ..., num_free_kv_blocks: _Optional[int] = ..., num_adapter_slots: _Optional[int] = ..., num_resident_adapters: _Optional[int] = ..., num_adapter_references: _Optional[int] = ..., num_steps: _Optional[int] = ..., num_output_tokens: _Optional[int] = ..., num_preemptions: _Optional[int] = ..., weights_bytes: _Optional[int] = ..., kv_cache_bytes: _Optional[int] = ..., adapter_slots_bytes: _Optional[int] = ..., num_cached_kv_blocks: _Optional[int] = ..., num_prefix_lookup_tokens: _Optional[int] = ..., num_prefix_hit_tokens: _Optional[int] = ...) -> None: ...

@@ -38,6 +38,7 @@ def to_finished(event: Completed) -> pb.Finished:
             total_time=_duration(event.total_s),
             mean_batch_size=event.mean_batch_size,
             num_preemptions=event.num_preemptions,
+            num_cached_prompt_tokens=event.num_cached_prompt_tokens,
         ),
     )
 
@@ -50,6 +51,7 @@ def to_timings(event: Completed) -> dict[str, float]:
         "first_token_ms": round(event.first_token_s * 1000, 1),
         "mean_batch_size": round(event.mean_batch_size, 2),
         "num_preemptions": event.num_preemptions,
+        "num_cached_prompt_tokens": event.num_cached_prompt_tokens,
     }
 
 

@@ -95,6 +95,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
             num_top_logprobs=options.logprobs if options.HasField("logprobs") else None,
             priority=priority,
             adapters=adapters,
+            tenant_id=ticket.tenant_id or None,
             arrived_s=arrived_s,
         )
         num_output_tokens = 0
@@ -154,6 +155,9 @@ class InferenceServicer(rpc.InferenceServiceServicer):
             weights_bytes=status.memory.weights_bytes,
             kv_cache_bytes=status.memory.kv_cache_bytes,
             adapter_slots_bytes=status.memory.adapter_slots_bytes,
+            num_cached_kv_blocks=status.num_cached_kv_blocks,
+            num_prefix_lookup_tokens=status.num_prefix_lookup_tokens,
+            num_prefix_hit_tokens=status.num_prefix_hit_tokens,
         )
 
     def _open(self, sealed: Sealed) -> Ticket:

@@ -151,7 +151,7 @@ def solo_text(
 ) -> str:
     """What a generation answers when it is alone."""
     bench = StepBench(num_slots=4)
-    sequence_id = bench.add(token_ids, adapters, max_tokens=max_tokens, **changes)
+    sequence_id = bench.add(token_ids, adapters, max_tokens=max_tokens, **changes)  # type: ignore[arg-type]
     bench.run()
     assert isinstance(bench.end(sequence_id), Completed)
     return bench.text(sequence_id)

@@ -115,10 +115,13 @@ def test_events_become_plain_values():
         logprobs=(TokenLogprob(token_id=4, logprob=-0.5, top=((4, -0.5),)),),
     )
     usage = UsageMessage(
-        num_prompt_tokens=1, num_output_tokens=2, queue_time=Duration(seconds=1, nanos=500_000_000)
+        num_prompt_tokens=17,
+        num_output_tokens=2,
+        queue_time=Duration(seconds=1, nanos=500_000_000),
+        num_cached_prompt_tokens=16,
     )
     assert from_event(pb.GenerationEvent(usage=usage)) == Usage(
-        num_prompt_tokens=1,
+        num_prompt_tokens=17,
         num_output_tokens=2,
         queue_s=1.5,
         adapter_load_s=None,
@@ -126,6 +129,7 @@ def test_events_become_plain_values():
         total_s=None,
         mean_batch_size=0.0,
         num_preemptions=0,
+        num_cached_prompt_tokens=16,
     )
     done = pb.Done(finish_reason=2, stop_string="x")
     assert from_event(pb.GenerationEvent(done=done)) == Done(
