@@ -60,6 +60,7 @@ class StandInBackend:
     """
 
     name = "stand-in"
+    loads_beside_forward = True
 
     def __init__(self, vocab_size: int = VOCAB_SIZE) -> None:
         self._vocab_size = vocab_size

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from edgelora.adapter_format.weights import AdapterWeights
 from services.inference.backends.base import BackendLimits
+from services.inference.engine.adapter_loader import InlineLoader, LoadDone
 from services.inference.engine.adapter_slots import AdapterSlots
 from services.inference.engine.effect_check import EffectCheck
 from services.inference.engine.events import Completed, Event, Failed, TextDelta
@@ -21,6 +23,29 @@ from tests.support.stand_in_backend import VOCAB_SIZE, StandInBackend, stand_in_
 
 BLOCK_SIZE = 4
 TOKEN_BYTES = TokenBytes([bytes([32 + index]) for index in range(VOCAB_SIZE)])
+
+
+class SteppedLoader:
+    """Loads at once, or when told to, as a thread beside the steps may."""
+
+    def __init__(self, backend: StandInBackend) -> None:
+        self._inline = InlineLoader(backend)
+        self._held: list[tuple[int, AdapterWeights, LoadDone]] = []
+        self.is_holding = False
+
+    def load(self, slot: int, weights: AdapterWeights, done: LoadDone) -> None:
+        self._held.append((slot, weights, done))
+        if not self.is_holding:
+            self.finish_all()
+
+    def finish_all(self) -> None:
+        """Ends the loads under way."""
+        held, self._held = self._held, []
+        for job in held:
+            self._inline.load(*job)
+
+    def close(self) -> None:
+        self._held.clear()
 
 
 class StepBench:
@@ -41,7 +66,7 @@ class StepBench:
         self.blocks = KvBlockPool(num_blocks, BLOCK_SIZE)
         self.slots = AdapterSlots(num_slots)
         limits = BackendLimits(
-            num_kv_blocks=num_blocks + 2,
+            num_kv_blocks=num_blocks + 1,
             block_size=BLOCK_SIZE,
             max_loras=num_slots,
             max_lora_rank=8,
@@ -53,8 +78,9 @@ class StepBench:
             self.slots,
             PrefixCache(self.blocks, model.digest, is_enabled=prefix_caching),
         )
-        check = EffectCheck([1, 2, 3], ([num_blocks], [num_blocks + 1]))
-        self.loop = StepLoop(self.backend, self.scheduler, check, self.clock)
+        self.loader = SteppedLoader(self.backend)
+        check = EffectCheck([1, 2, 3], [num_blocks])
+        self.loop = StepLoop(self.backend, self.scheduler, self.loader, check, self.clock)
         self.events: dict[int, list[Event]] = {}
         self.sequences: dict[int, Sequence] = {}
         self.wanted: list[WantedAdapter] = []

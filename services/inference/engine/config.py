@@ -27,13 +27,13 @@ class EngineConfig:
 
     @property
     def num_canary_blocks(self) -> int:
-        """KV blocks one canary sequence takes; it runs twice, without and with the adapter."""
+        """KV blocks the canary takes."""
         return -(-len(self.canary_token_ids) // self.limits.block_size)
 
     @property
     def num_sequence_blocks(self) -> int:
         """KV blocks for requests."""
-        return self.limits.num_kv_blocks - 2 * self.num_canary_blocks
+        return self.limits.num_kv_blocks - self.num_canary_blocks
 
     @property
     def capacity_tokens(self) -> int:

@@ -6,37 +6,32 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgelora.errors import AdapterRejectedError
+from edgelora.errors import AdapterRejectedError, InternalError
 from services.inference.backends.base import Backend, SequenceChunk, SlotWeight
-from services.inference.engine.sampler import finite_rows
+from services.inference.engine.sampler import Logits, finite_rows
 
 _NOISE = 1e-5
 """Differences up to this share of the largest logit are rounding, not an effect (float32)."""
 
 
 class EffectCheck:
-    """Runs the canary in two sequences of its own, whose KV blocks nobody else uses."""
+    """Runs the canary in a sequence of its own, whose KV blocks nobody else uses."""
 
-    def __init__(self, token_ids: Sequence[int], block_tables: tuple[list[int], list[int]]) -> None:
+    def __init__(self, token_ids: Sequence[int], block_table: list[int]) -> None:
         self._token_ids = np.asarray(token_ids, dtype=np.int32)
-        self._block_tables = block_tables
+        self._block_table = block_table
+        self._base: Logits | None = None
+        """The base model's answer, which is always the same."""
 
     def run(self, backend: Backend, slot: int) -> None:
         """Raises AdapterRejectedError when a slot's adapter changes nothing or overflows."""
-        uses: tuple[tuple[SlotWeight, ...], ...] = ((), (SlotWeight(slot, 1.0),))
-        base, adapted = backend.forward(
-            [
-                SequenceChunk(
-                    token_ids=self._token_ids,
-                    start_position=0,
-                    block_table=table,
-                    adapters=adapters,
-                    needs_logits=True,
-                )
-                for table, adapters in zip(self._block_tables, uses, strict=True)
-            ]
-        )
-        if not finite_rows(adapted[np.newaxis])[0]:
+        if self._base is None:
+            base = self._answer(backend, ())
+            if not finite_rows(base).all():
+                raise InternalError("the model's output was not a number")
+            self._base = base
+        base, adapted = self._base, self._answer(backend, (SlotWeight(slot, 1.0),))
+        if not finite_rows(adapted).all():
             raise AdapterRejectedError(
                 "the adapter makes the model overflow: train it with smaller weights",
                 field="weights",
@@ -46,3 +41,13 @@ class EffectCheck:
                 "the adapter changes nothing in the model's answers: check that it was trained",
                 field="weights",
             )
+
+    def _answer(self, backend: Backend, adapters: tuple[SlotWeight, ...]) -> Logits:
+        chunk = SequenceChunk(
+            token_ids=self._token_ids,
+            start_position=0,
+            block_table=self._block_table,
+            adapters=adapters,
+            needs_logits=True,
+        )
+        return backend.forward([chunk])

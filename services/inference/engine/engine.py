@@ -17,6 +17,7 @@ from edgelora.adapter_format.weights import AdapterWeights
 from edgelora.errors import EdgeLoraError, InternalError, ServiceUnavailableError
 from services.chassis.logs import get_logger
 from services.inference.backends.base import Backend
+from services.inference.engine.adapter_loader import AdapterLoader, InlineLoader, LoaderThread
 from services.inference.engine.adapter_slots import AdapterSlots
 from services.inference.engine.config import EngineConfig
 from services.inference.engine.effect_check import EffectCheck
@@ -194,13 +195,14 @@ class Engine:
         except BaseException as error:  # noqa: BLE001 - SystemExit too must end every stream
             get_logger().critical("engine_died", error=type(error).__name__)
             self._call(self._die)
+        finally:
+            steps.close()
 
     def _load(self) -> StepLoop:
         config = self._config
         model = self._backend.load_model(config.model_directory, config.limits)
-        num_blocks, num_canary = config.num_sequence_blocks, config.num_canary_blocks
-        last = num_blocks + num_canary
-        canary_tables = list(range(num_blocks, last)), list(range(last, last + num_canary))
+        num_blocks = config.num_sequence_blocks
+        canary_table = list(range(num_blocks, config.limits.num_kv_blocks))
         blocks = KvBlockPool(num_blocks, config.limits.block_size)
         scheduler = IterationScheduler(
             config.step,
@@ -211,12 +213,18 @@ class Engine:
         steps = StepLoop(
             self._backend,
             scheduler,
-            EffectCheck(config.canary_token_ids, canary_tables),
+            self._make_loader(),
+            EffectCheck(config.canary_token_ids, canary_table),
             self._clock,
         )
         self._newest_status = steps.status()
         self._call(self._finish_start)
         return steps
+
+    def _make_loader(self) -> AdapterLoader:
+        if self._backend.loads_beside_forward:
+            return LoaderThread(self._backend, lambda done: self._commands.put(lambda _: done()))
+        return InlineLoader(self._backend)
 
     def _run_commands(self, steps: StepLoop) -> None:
         while True:

@@ -6,6 +6,7 @@ Owned by one thread. What has to be told to the outside is collected in an `Outb
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from edgelora.errors import (
 )
 from services.chassis.logs import get_logger
 from services.inference.backends.base import Backend, SequenceChunk
+from services.inference.engine.adapter_loader import AdapterLoader
 from services.inference.engine.adapter_slots import Claim, SlotState
 from services.inference.engine.effect_check import EffectCheck
 from services.inference.engine.events import Admitted, Event, Failed
@@ -44,16 +46,20 @@ class StepLoop:
         self,
         backend: Backend,
         scheduler: IterationScheduler,
+        loader: AdapterLoader,
         effect_check: EffectCheck,
         clock: Callable[[], float],
     ) -> None:
         self._backend = backend
         self._scheduler = scheduler
         self._slots = scheduler.slots
+        self._loader = loader
         self._effect_check = effect_check
         self._clock = clock
         self._memory = backend.telemetry()
         self._generations: dict[int, Generation] = {}
+        self._filling: set[str] = set()
+        """Digests whose weights are being written into their slots."""
         self._deleted: frozenset[str] = frozenset()
         self._outbox = Outbox()
         self._num_steps = self._num_output_tokens = 0
@@ -64,6 +70,10 @@ class StepLoop:
         """Returns what was collected since the last call."""
         outbox, self._outbox = self._outbox, Outbox()
         return outbox
+
+    def close(self) -> None:
+        """Ends the loading of adapters, so that nothing writes to the back end any more."""
+        self._loader.close()
 
     # Commands.
 
@@ -88,26 +98,12 @@ class StepLoop:
             self._fail(generation, error)
 
     def load_adapter(self, digest: str, weights: AdapterWeights) -> None:
-        """Puts fetched weights into the slot that waits for them, and proves their effect."""
+        """Has fetched weights written into the slot that waits for them."""
         slot = self._slots.find(digest)
-        if slot is None or slot.state is not SlotState.LOADING:
+        if slot is None or slot.state is not SlotState.LOADING or digest in self._filling:
             return
-        try:
-            self._backend.load_adapter(slot.index, weights)
-            self._effect_check.run(self._backend, slot.index)
-        except EdgeLoraError as error:
-            self._refuse(digest, error)
-        except Exception as error:  # noqa: BLE001 - a bad adapter must not end the engine
-            get_logger().error("adapter_load_failed", digest=digest, error=type(error).__name__)
-            self._refuse(digest, InternalError("the adapter could not be loaded"))
-        else:
-            self._slots.mark_resident(digest)
-            now_s = self._clock()
-            for generation in self._users(digest):
-                if all(map(self._slots.is_resident, generation.sequence.digests)):
-                    generation.end_loading(now_s)
-            self._outbox.is_residency_changed = True
-            self._drop_deleted()
+        self._filling.add(digest)
+        self._loader.load(slot.index, weights, partial(self._finish_load, digest, slot.index))
 
     def give_adapter_up(self, digest: str, ticket: object, error: EdgeLoraError) -> None:
         """Ends the wait for an adapter that could not be fetched with a ticket.
@@ -115,6 +111,8 @@ class StepLoop:
         A fault of the ticket costs only the generations that came with it; another one's ticket
         is tried next.
         """
+        if digest in self._filling:
+            return
         users = self._users(digest)
         if isinstance(error, _TICKET_ERRORS):
             for generation in users:
@@ -192,6 +190,27 @@ class StepLoop:
         for sequence in self._scheduler.seated:
             if not all(map(self._slots.is_resident, sequence.digests)):
                 self._generations[sequence.sequence_id].begin_loading(now_s)
+
+    def _finish_load(self, digest: str, slot: int, error: Exception | None) -> None:
+        """Proves the effect of an adapter that was written, and lets its users go on."""
+        self._filling.discard(digest)
+        try:
+            if error is not None:
+                raise error
+            self._effect_check.run(self._backend, slot)
+        except EdgeLoraError as refusal:
+            self._refuse(digest, refusal)
+        except Exception as failure:  # noqa: BLE001 - a bad adapter must not end the engine
+            get_logger().error("adapter_load_failed", digest=digest, error=type(failure).__name__)
+            self._refuse(digest, InternalError("the adapter could not be loaded"))
+        else:
+            self._slots.mark_resident(digest)
+            now_s = self._clock()
+            for generation in self._users(digest):
+                if all(map(self._slots.is_resident, generation.sequence.digests)):
+                    generation.end_loading(now_s)
+            self._outbox.is_residency_changed = True
+            self._drop_deleted()
 
     def _note_step(self, plan: StepPlan, now_s: float) -> None:
         for chunk in plan.chunks:

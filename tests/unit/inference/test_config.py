@@ -56,7 +56,7 @@ def test_the_kv_cache_is_cut_into_blocks(environ, tmp_path):
     environ["EDGELORA_INFERENCE_KV_CACHE_SIZE"] = str(per_token * 16 * 50)
     config = make_engine_config(InferenceConfig.from_env(environ), model, tokenizer)
     assert config.limits.num_kv_blocks == 50
-    assert config.num_sequence_blocks == 50 - 2 * config.num_canary_blocks
+    assert config.num_sequence_blocks == 50 - config.num_canary_blocks
     environ["EDGELORA_INFERENCE_KV_CACHE_SIZE"] = "1GiB"
     config = make_engine_config(InferenceConfig.from_env(environ), model, tokenizer)
     assert config.limits.num_kv_blocks == 16 * 8 + 64  # what 16 full sequences can use

@@ -21,7 +21,7 @@ from tests.support.step_bench import TOKEN_BYTES
 
 CONFIG = EngineConfig(
     model_directory=Path(),
-    limits=BackendLimits(num_kv_blocks=34, block_size=4, max_loras=2, max_lora_rank=8),
+    limits=BackendLimits(num_kv_blocks=33, block_size=4, max_loras=2, max_lora_rank=8),
     step=StepLimits(max_num_seqs=4, max_num_batched_tokens=16),
     token_bytes=TOKEN_BYTES,
     eos_token_ids=frozenset(),
@@ -134,6 +134,62 @@ async def test_stopping_cuts_open_streams_and_ends_the_thread():
         with pytest.raises(ServiceUnavailableError):
             await read(stream)
         assert not any(thread.name == "engine" for thread in threading.enumerate())
+
+
+async def test_streams_go_on_while_an_adapter_is_written_Q05():
+    class Slow(StandInBackend):
+        may_go_on = threading.Event()
+
+        def load_adapter(self, slot, weights):
+            assert threading.current_thread().name == "adapter-loader"
+            assert self.may_go_on.wait(60)
+            super().load_adapter(slot, weights)
+
+    backend = Slow()
+    stop = StopConditions(max_tokens=5)
+    async with running_engine(backend) as engine:
+        adapted = engine.submit([1, 2, 3], adapters=(AdapterUse("1", 1.0),), stop=stop)
+        for _ in range(3):
+            assert len(text(await read(engine.submit([1, 2, 3], stop=stop)))) == 5
+        assert engine.status.num_loading_adapters == 1
+        backend.may_go_on.set()
+        assert len(text(await read(adapted))) == 5
+
+
+async def test_a_back_end_that_can_not_load_beside_a_step_loads_between_two():
+    class Single(StandInBackend):
+        loads_beside_forward = False
+
+        def load_adapter(self, slot, weights):
+            assert threading.current_thread().name == "engine"
+            super().load_adapter(slot, weights)
+
+    async with running_engine(Single()) as engine:
+        use, stop = (AdapterUse("1", 1.0),), StopConditions(max_tokens=5)
+        stream = engine.submit([1, 2, 3], adapters=use, stop=stop)
+        assert isinstance((await read(stream))[-1], Completed)
+
+
+async def test_stopping_waits_for_the_load_under_way():
+    class Slow(StandInBackend):
+        has_begun, may_go_on, has_ended = (threading.Event() for _ in range(3))
+
+        def load_adapter(self, slot, weights):
+            self.has_begun.set()
+            assert self.may_go_on.wait(60)
+            self.has_ended.set()
+
+    backend = Slow()
+    async with running_engine(backend) as engine:
+        use, stop = (AdapterUse("1", 1.0),), StopConditions(max_tokens=5)
+        engine.submit([1, 2, 3], adapters=use, stop=stop)
+        await asyncio.to_thread(backend.has_begun.wait)
+        stopping = asyncio.create_task(engine.stop())
+        backend.may_go_on.set()
+        await stopping
+        assert backend.has_ended.is_set()
+        names = {thread.name for thread in threading.enumerate()}
+        assert not names & {"engine", "adapter-loader"}
 
 
 async def test_an_idle_engine_uses_no_processor_time():

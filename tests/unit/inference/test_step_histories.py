@@ -67,6 +67,13 @@ class Histories(RuleBasedStateMachine):
             self.bench.loop.load_adapter(wanted.digest, weights)
         self.bench.collect()
 
+    @rule(is_holding=st.booleans())
+    def write(self, is_holding):
+        """Ends the loads under way, and says whether the next ones take a while."""
+        self.bench.loader.is_holding = is_holding
+        self.bench.loader.finish_all()
+        self.bench.collect()
+
     @rule(digests=st.sets(st.integers(1, 4), max_size=2))
     def delete(self, digests):
         self.bench.loop.set_deleted(frozenset(map(str, digests)))
@@ -93,6 +100,7 @@ class Histories(RuleBasedStateMachine):
             assert len(set(sequence.block_table)) == len(sequence.block_table)
 
     def teardown(self):
+        self.write(is_holding=False)
         bench = self.bench
         for _ in range(400):
             bench.clock.advance(0.5)

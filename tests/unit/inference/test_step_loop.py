@@ -319,6 +319,83 @@ def test_a_load_nobody_waits_for_any_more_still_ends():
     assert bench.text(other) == solo_text(PROMPT, (2,), 6)
 
 
+def test_steps_go_on_while_an_adapter_is_written_and_nobody_uses_it_before_Q05():
+    bench = StepBench(num_slots=1)
+    bench.loader.is_holding = True
+    one, base = bench.add(PROMPT, (1,)), bench.add(PROMPT)
+    bench.step()
+    bench.load_wanted()
+    for _ in range(8):
+        bench.step()
+    assert isinstance(bench.end(base), Completed)
+    assert bench.sequences[one].block_table == []
+    assert not bench.slots.is_resident("1")
+    bench.loop.give_adapter_up("1", "ticket", ServiceUnavailableError("away"))  # too late
+    bench.loader.finish_all()
+    bench.run()
+    assert bench.text(one) == solo_text(PROMPT, (1,), 6)
+
+
+def test_a_slot_being_written_is_nobody_elses_when_all_who_waited_are_gone():
+    bench = StepBench(num_slots=1)
+    bench.loader.is_holding = True
+    gone = bench.add(PROMPT, (1,))
+    bench.step()
+    bench.load_wanted()
+    bench.loop.cancel(gone)
+    other = bench.add(PROMPT, (2,))
+    bench.step()
+    assert bench.wanted == []
+    bench.loader.is_holding = False
+    bench.loader.finish_all()
+    assert bench.slots.is_resident("1")
+    bench.run()
+    assert bench.text(other) == solo_text(PROMPT, (2,), 6)
+
+
+def test_a_load_that_fails_late_refuses_who_waits_and_frees_the_slot():
+    bench = StepBench(num_slots=1)
+    bench.loader.is_holding = True
+    early = bench.add(PROMPT, (1,))
+    bench.step()
+    bench.loop.load_adapter("1", stand_in_weights(1, scale=0.0))
+    bench.wanted.clear()
+    late = bench.add([1], (1,))
+    bench.step()
+    assert bench.wanted == []
+    bench.loader.finish_all()
+    bench.collect()
+    for sequence_id in (early, late):
+        assert isinstance(bench.end(sequence_id).error, AdapterRejectedError)
+    assert bench.slots.find("1") is None
+
+
+def test_weights_given_twice_are_written_once():
+    bench = StepBench()
+    bench.loader.is_holding = True
+    one = bench.add(PROMPT, (1,))
+    bench.step()
+    for _ in range(2):
+        bench.loop.load_adapter("1", stand_in_weights(1))
+    bench.wanted.clear()
+    bench.loader.finish_all()
+    bench.run()
+    assert bench.backend.loads == [0]
+    assert bench.text(one) == solo_text(PROMPT, (1,), 6)
+
+
+def test_an_adapter_deleted_while_it_is_written_leaves_when_it_is_there_Q06():
+    bench = StepBench()
+    bench.loader.is_holding = True
+    gone = bench.add(PROMPT, (1,))
+    bench.step()
+    bench.load_wanted()
+    bench.loop.cancel(gone)
+    bench.loop.set_deleted(frozenset({"1"}))
+    bench.loader.finish_all()
+    assert bench.slots.find("1") is None
+
+
 def test_a_deleted_adapter_leaves_when_its_last_request_ends_Q06():
     bench = StepBench()
     one = bench.add(PROMPT, (1,))

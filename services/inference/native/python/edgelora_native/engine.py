@@ -1,6 +1,7 @@
 """The Python face of the C interface in include/edgelora_native.h.
 
-Calls release the interpreter lock. An engine belongs to one thread at a time.
+Calls release the interpreter lock. An engine belongs to one thread at a time, but for
+`load_adapter`, which another one may call beside it.
 """
 
 from __future__ import annotations
@@ -209,11 +210,10 @@ class Engine:
             pair.layer, pair.module = factor.layer, MODULES.index(factor.module)
             pair.rank, pair.scaling = lora_a.shape[0], factor.scaling
             pair.lora_a, pair.lora_b = lora_a.ctypes.data, lora_b.ctypes.data
-        self._check(
-            _LIBRARY.el_load_adapter(
-                self._open(), slot, pairs, len(pairs), self._error, _ERROR_SIZE
-            )
-        )
+        # Not the buffer of the thread that runs the steps.
+        error = ctypes.create_string_buffer(_ERROR_SIZE)
+        if _LIBRARY.el_load_adapter(self._open(), slot, pairs, len(pairs), error, _ERROR_SIZE):
+            raise NativeError(error.value.decode())
 
     def unload_adapter(self, slot: int) -> None:
         """Empties a slot and zeroes its memory."""
