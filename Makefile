@@ -17,7 +17,7 @@ export EDGELORA_HOME
 
 bin := $(VENV)/bin
 sources := edgelora services bench tests protos/generate.py
-model := $(EDGELORA_HOME)/models/smollm2-135m-instruct/edgelora_model.json
+weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 
 .DELETE_ON_ERROR:
 .PHONY: help run test setup lint format protos demo-adapters compose-check clean distclean
@@ -28,7 +28,7 @@ help:
 run: $(VENV)/.ready-prepare
 	@$(bin)/edgelora up $(ARGS)
 
-test: lint $(model)
+test: lint $(weights)
 	@$(bin)/pytest $(TESTS)
 
 setup: $(VENV)/.ready-dev
@@ -46,7 +46,7 @@ format: $(VENV)/.ready-dev
 protos: $(VENV)/.ready-dev
 	@$(bin)/python protos/generate.py
 
-demo-adapters: $(VENV)/.ready-train $(model)
+demo-adapters: $(VENV)/.ready-train $(weights)
 	@$(bin)/edgelora train --demo all --replace
 
 compose-check: $(VENV)/.ready-dev
@@ -66,5 +66,6 @@ $(VENV)/.ready-%: pyproject.toml scripts/setup.sh
 
 .PRECIOUS: $(VENV)/.ready-%
 
-$(model): | $(VENV)/.ready-dev
-	@$(bin)/edgelora model prepare
+# For training and for tests, which pack the model for the native core themselves.
+$(weights): | $(VENV)/.ready-dev
+	@$(bin)/edgelora model prepare --weights float32

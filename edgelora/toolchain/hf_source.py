@@ -1,58 +1,60 @@
-"""Reads a llama-type model from a local Hugging Face directory."""
+"""Reads a model from a local Hugging Face directory."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from edgelora.toolchain.decoder_shape import ARCHITECTURES
 from edgelora.toolchain.errors import ToolchainError
-from edgelora.toolchain.llama_layout import FAMILY, LlamaShape
-from edgelora.toolchain.model_source import TokenizerFiles
-from edgelora.toolchain.tensor_files import StoredTensor, open_tensors
+from edgelora.toolchain.hf_config import read_shape
+from edgelora.toolchain.model_source import ModelSource, TokenizerFiles, match_tensors
+from edgelora.toolchain.tensor_files import open_tensors
+from services.chassis.base_model import file_digest
 
 
-class HuggingFaceModel:
-    """A directory with config.json, safetensors and tokenizer.json as a ModelSource."""
+def open_directory(directory: Path) -> ModelSource:
+    """Opens a directory with config.json, safetensors and tokenizer.json.
 
-    def __init__(self, directory: Path) -> None:
-        """Reads everything but the weights. Raises ToolchainError for what it cannot serve."""
-        config = _read_json(directory / "config.json")
-        kind = config.get("model_type")
-        if kind != FAMILY:
-            raise ToolchainError(
-                f"{directory.name}/config.json has model_type {kind!r}; supported: {FAMILY!r}"
-            )
-        self._stored = _open_weights(directory)
-        self.shape = _read_shape(config)
-        self.tokenizer = _read_tokenizer(directory, self.shape.vocab_size)
-        self.config = self.shape.config(
+    Raises ToolchainError for what cannot be served.
+    """
+    config = _read_json(directory / "config.json")
+    family = config.get("model_type")
+    if family not in ARCHITECTURES:
+        raise ToolchainError(
+            f"{directory.name}/config.json has model_type {family!r}; "
+            f"supported: {', '.join(ARCHITECTURES)}"
+        )
+    files = _weight_files(directory)
+    stored = {name: tensor for path in files for name, tensor in open_tensors(path).items()}
+    shape = read_shape(config)
+    # Old checkpoints also store the rotary table, and a copy of tied embeddings.
+    spare = {name for name in stored if name.endswith("rotary_emb.inv_freq")}
+    if shape.tied_embeddings:
+        spare.add("lm_head.weight")
+    return ModelSource(
+        digest=_digest([directory / "config.json", *files]),
+        shape=shape,
+        config=shape.config(
             bos=config.get("bos_token_id"),
             eos=_eos_ids(directory, config),
             pad=config.get("pad_token_id"),
-        )
+        ),
+        tokenizer=_read_tokenizer(directory, shape.vocab_size),
+        tensors=match_tensors(
+            shape, {name: tensor for name, tensor in stored.items() if name not in spare}
+        ),
+    )
 
-    def tensors(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
-        """Yields every tensor as fp32; see ModelSource."""
-        wanted = self.shape.tensors()
-        # Old checkpoints also store the rotary table, and a copy of tied embeddings.
-        spare = {name for name in self._stored if name.endswith("rotary_emb.inv_freq")}
-        if self.shape.tied_embeddings:
-            spare.add("lm_head.weight")
-        if unknown := sorted(self._stored.keys() - wanted.keys() - spare):
-            raise ToolchainError(
-                f"the model holds {len(unknown)} tensors this release does not know, "
-                f"for example {unknown[0]!r}: it is no plain {FAMILY} decoder"
-            )
-        for name in wanted:
-            if name not in self._stored:
-                raise ToolchainError(f"the model lacks tensor {name!r}: copy it again")
-            yield name, self._stored[name].float32()
+
+def _digest(files: list[Path]) -> str:
+    """Over the lines "NAME DIGEST" of the files, by name."""
+    lines = sorted(f"{path.name} {file_digest(path)}\n" for path in files)
+    return f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -69,57 +71,25 @@ def _read_json(path: Path) -> dict[str, Any]:
     return document
 
 
-def _open_weights(directory: Path) -> dict[str, StoredTensor]:
+def _weight_files(directory: Path) -> list[Path]:
     single = directory / "model.safetensors"
     if single.is_file():
-        return open_tensors(single)
+        return [single]
     index = directory / "model.safetensors.index.json"
     if not index.is_file():
         raise ToolchainError(
             f"{directory.name} has no model.safetensors: save the model as safetensors "
             "(pickle files are never opened)"
         )
-    tensors: dict[str, StoredTensor] = {}
-    for part in sorted(set(_read_json(index).get("weight_map", {}).values())):
-        # The index is data from elsewhere: it may not lead out of the directory.
-        path = directory / Path(part).name
+    weight_map = _read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict):
+        raise ToolchainError(f"{index.name} has no weight_map: copy it again")
+    # The index is data from elsewhere: it may not lead out of the directory.
+    files = [directory / name for name in sorted({Path(str(p)).name for p in weight_map.values()})]
+    for path in files:
         if not path.is_file():
             raise ToolchainError(f"{directory.name} lacks {path.name}: copy the whole model")
-        tensors |= open_tensors(path)
-    return tensors
-
-
-def _read_shape(config: dict[str, Any]) -> LlamaShape:
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if rope.get("rope_type", rope.get("type", "default")) != "default":
-        raise ToolchainError("the model scales its rotary positions: not supported yet")
-    for flag in ("attention_bias", "mlp_bias"):
-        if config.get(flag, False):
-            raise ToolchainError(f"the model has {flag}: not supported yet")
-    if config.get("hidden_act", "silu") != "silu":
-        raise ToolchainError(
-            f"the model's hidden_act is {config['hidden_act']!r}, supported: 'silu'"
-        )
-    try:
-        heads = int(config["num_attention_heads"])
-        hidden = int(config["hidden_size"])
-        return LlamaShape(
-            vocab_size=int(config["vocab_size"]),
-            hidden_size=hidden,
-            intermediate_size=int(config["intermediate_size"]),
-            num_layers=int(config["num_hidden_layers"]),
-            num_heads=heads,
-            num_kv_heads=int(config.get("num_key_value_heads") or heads),
-            head_dim=int(config.get("head_dim") or hidden // heads),
-            max_context_tokens=int(config["max_position_embeddings"]),
-            rope_theta=float(rope.get("rope_theta") or config.get("rope_theta", 10000.0)),
-            rms_norm_eps=float(config["rms_norm_eps"]),
-            tied_embeddings=bool(config.get("tie_word_embeddings", False)),
-        )
-    except KeyError as error:
-        raise ToolchainError(f"config.json lacks {error.args[0]!r}") from error
-    except (TypeError, ValueError) as error:
-        raise ToolchainError("config.json has a size that is not a number") from error
+    return files
 
 
 def _eos_ids(directory: Path, config: dict[str, Any]) -> int | list[int]:

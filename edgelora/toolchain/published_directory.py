@@ -1,4 +1,4 @@
-"""Directories that appear at once when complete, or not at all."""
+"""Directories and files that appear at once when complete, or not at all."""
 
 from __future__ import annotations
 
@@ -28,6 +28,21 @@ def published_directory(target: Path) -> Iterator[Path]:
         _swap(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def published_file(target: Path) -> Iterator[Path]:
+    """Yields a path to write; renames the file to `target` when the block ends well.
+
+    An error, Ctrl-C or SIGTERM removes what was written.
+    """
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        with _termination_as_interrupt():
+            yield partial
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _swap(partial: Path, target: Path) -> None:

@@ -7,22 +7,27 @@ format is a little-endian 64-bit header length, a JSON header and the bytes
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.model_source import ALL_ROWS, check_finite
 from edgelora.toolchain.progress import Bar
 
 _MAX_HEADER_BYTES = 64 * 1024 * 1024
-_ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+_ITEMS: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +38,14 @@ class StoredTensor:
     dtype: str
     raw: NDArray[np.uint8]
 
-    def float32(self) -> NDArray[np.float32]:
-        """The values as fp32, shape as stored."""
+    def float32(self, rows: slice = ALL_ROWS) -> NDArray[np.float32]:
+        """The values as fp32, shape as stored, or those of some rows."""
+        stored = self.raw.view(_ITEMS[self.dtype]).reshape(self.shape)[rows]
         if self.dtype == "BF16":
             # bfloat16 is the upper half of a float32.
-            widened = self.raw.view("<u2").astype(np.uint32) << 16
-            return widened.view(np.float32).reshape(self.shape)
-        source = "<f4" if self.dtype == "F32" else "<f2"
-        return self.raw.view(source).astype(np.float32).reshape(self.shape)
+            stored = (stored.astype(np.uint32) << 16).view(np.float32)
+        values: NDArray[np.float32] = stored.astype(np.float32)
+        return values
 
 
 def open_tensors(path: Path) -> dict[str, StoredTensor]:
@@ -63,13 +68,16 @@ def open_tensors(path: Path) -> dict[str, StoredTensor]:
         raise ToolchainError(f"{path.name} has a broken header: copy it again") from error
     tensors = {}
     for name, dtype, shape, begin, end in entries:
-        if dtype not in _ITEM_BYTES:
+        if dtype not in _ITEMS:
             raise ToolchainError(
                 f"{path.name}: tensor {name} has dtype {dtype}, expected one of "
-                f"{', '.join(_ITEM_BYTES)}: save the model in one of these"
+                f"{', '.join(_ITEMS)}: save the model in one of these"
             )
         count = int(np.prod(shape, dtype=np.int64))
-        if not 0 <= begin <= end <= size - header_end or end - begin != count * _ITEM_BYTES[dtype]:
+        if (
+            not 0 <= begin <= end <= size - header_end
+            or end - begin != count * _ITEMS[dtype].itemsize
+        ):
             raise ToolchainError(f"{path.name}: tensor {name} is cut: copy the file again")
         tensors[name] = StoredTensor(shape, dtype, data[header_end + begin : header_end + end])
     return tensors
@@ -80,11 +88,11 @@ def write_float32(
     shapes: dict[str, tuple[int, ...]],
     tensors: Iterable[tuple[str, NDArray[np.float32]]],
     bar: Bar,
-) -> str:
+) -> None:
     """Writes an fp32 safetensors file, tensors in the order of `shapes`, and syncs it to disk.
 
-    Returns `sha256:` and the digest of the whole file. Raises ToolchainError when `tensors` does
-    not deliver exactly `shapes`.
+    `bar` counts values. Raises ToolchainError when `tensors` does not deliver exactly `shapes`, or
+    a value that is not finite.
     """
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
@@ -95,23 +103,17 @@ def write_float32(
     text = json.dumps(header, separators=(",", ":")).encode()
     # Padded so that every tensor starts at a multiple of 64 bytes, which mapped readers like.
     text += b" " * (-(len(text) + 8) % 64)
-    digest = hashlib.sha256()
     expected = iter(shapes.items())
     with path.open("wb") as file:
-        for chunk in (struct.pack("<Q", len(text)), text):
-            file.write(chunk)
-            digest.update(chunk)
+        file.write(struct.pack("<Q", len(text)))
+        file.write(text)
         for name, values in tensors:
             if next(expected, None) != (name, values.shape):
                 raise ToolchainError(f"tensor {name} has shape {list(values.shape)}: unexpected")
-            if not np.isfinite(values).all():
-                raise ToolchainError(f"tensor {name} holds NaN or infinity: the source is damaged")
-            chunk = np.ascontiguousarray(values, dtype="<f4").tobytes()
-            file.write(chunk)
-            digest.update(chunk)
-            bar.advance(len(chunk))
+            check_finite(name, values)
+            file.write(np.ascontiguousarray(values, dtype="<f4").data)
+            bar.advance(values.size)
         if (missing := next(expected, None)) is not None:
             raise ToolchainError(f"tensor {missing[0]} is missing in the source")
         file.flush()
         os.fsync(file.fileno())
-    return f"sha256:{digest.hexdigest()}"

@@ -37,7 +37,7 @@ from edgelora.toolchain.training_report import (
     TrainingReport,
     write_card,
 )
-from services.chassis.base_model import BaseModel
+from services.chassis.base_model import FLOAT32_FILE, BaseModel
 
 _CURVE_POINTS = 40
 
@@ -155,11 +155,16 @@ def train_into(job: TrainingJob, options: TrainingOptions, directory: Path) -> T
 
 def _base_model(directory: Path) -> BaseModel:
     try:
-        return BaseModel.load(directory)
+        base = BaseModel.load(directory)
+        base.verify_file(directory, FLOAT32_FILE)
     except FileNotFoundError as error:
         raise ToolchainError(
-            f"model {directory.name!r} is not prepared: run `edgelora model prepare` first"
+            f"model {directory.name!r} is not prepared: "
+            "run `edgelora model prepare --weights float32` first"
         ) from error
+    except ValueError as error:
+        raise ToolchainError(str(error)) from error
+    return base
 
 
 def _encode_file(path: Path, tokenizer: Any, max_tokens: int) -> list[Example]:

@@ -6,12 +6,20 @@ the store needs to know of a model to verify an adapter, so the store needs no t
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FILE_NAME = "edgelora_model.json"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+NATIVE_FILE = "model.edgelora"
+"""Packed weights, for the native back end."""
+FLOAT32_FILE = "model.safetensors"
+"""Weights in fp32, for the torch back end and for training."""
+FORMS: Mapping[str, str] = {"native": NATIVE_FILE, "float32": FLOAT32_FILE}
+"""The forms of the weights, as `edgelora model prepare --weights` names them, and their files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +29,10 @@ class BaseModel:
     name: str
     """The public name, for example `smollm2-135m-instruct`."""
     digest: str
-    """`sha256:` and 64 hex digits over the weights file: the identity adapters are bound to."""
+    """`sha256:` and 64 hex digits over the source it was prepared from: the identity adapters are
+    bound to, whichever form of the weights serves them."""
     family: str
-    """Decoder family, for example `llama`."""
+    """Decoder family: `llama`, `mistral`, `qwen2` or `qwen3`."""
     vocab_size: int
     hidden_size: int
     num_layers: int
@@ -31,6 +40,8 @@ class BaseModel:
     """Most tokens (prompt and output together) one sequence may hold."""
     targets: dict[str, tuple[int, int]]
     """Linear modules of every layer that LoRA may adapt: name -> (out_features, in_features)."""
+    files: dict[str, str]
+    """Weight files in the directory: name -> `sha256:` and 64 hex digits over its bytes."""
 
     @classmethod
     def load(cls, directory: Path) -> BaseModel:
@@ -44,13 +55,35 @@ class BaseModel:
         if version != FORMAT_VERSION:
             raise ValueError(
                 f"{FILE_NAME} has format version {version}, this release reads {FORMAT_VERSION}: "
-                "run `edgelora model prepare` again"
+                "run `edgelora model prepare --force`"
             )
         targets = {name: (shape[0], shape[1]) for name, shape in document.pop("targets").items()}
         return cls(targets=targets, **document)
 
     def save(self, directory: Path) -> None:
-        """Writes the description into a prepared model directory."""
+        """Writes the description into a prepared model directory, at once or not at all."""
         document = {"format_version": FORMAT_VERSION, **asdict(self)}
         text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-        (directory / FILE_NAME).write_text(text, encoding="utf-8")
+        partial = directory / f".{FILE_NAME}.partial"
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(directory / FILE_NAME)
+
+    def verify_file(self, directory: Path, name: str) -> None:
+        """Hashes a weight file. Raises ValueError when it is not there or not what was prepared."""
+        path = directory / name
+        if name not in self.files or not path.is_file():
+            form = next(form for form, file in FORMS.items() if file == name)
+            raise ValueError(
+                f"model {self.name} has no {name}: run `edgelora model prepare --weights {form}`"
+            )
+        if file_digest(path) != self.files[name]:
+            raise ValueError(
+                f"{name} of model {self.name} is not what was prepared: "
+                "run `edgelora model prepare --force`"
+            )
+
+
+def file_digest(path: Path) -> str:
+    """`sha256:` and the 64 hex digits over the bytes of a file."""
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from edgelora.adapter_format import AdapterWeights, read_adapter
-from services.chassis.base_model import BaseModel
+from services.chassis.base_model import BaseModel, file_digest
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP = ("gate_proj", "up_proj", "down_proj")
@@ -71,10 +70,10 @@ def save_tiny_decoder(
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0, **(rope_scaling or {})},
     )
     LlamaForCausalLM(config).eval().save_pretrained(directory)
-    digest = hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
+    digest = file_digest(directory / "model.safetensors")
     model = BaseModel(
         name="tiny",
-        digest=f"sha256:{digest}",
+        digest=digest,
         family="llama",
         vocab_size=256,
         hidden_size=64,
@@ -89,6 +88,7 @@ def save_tiny_decoder(
             "up_proj": (96, 64),
             "down_proj": (64, 96),
         },
+        files={"model.safetensors": digest},
     )
     model.save(directory)
     return model

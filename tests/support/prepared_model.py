@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
-from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.errors import ModelExistsError
 from edgelora.toolchain.prepare import DEFAULT_NAME, prepare
+from services.chassis.base_model import FORMS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,13 +20,12 @@ def home() -> Path:
 
 
 def prepared_model() -> Path:
-    """Directory of the default model; prepares it when nobody has yet."""
+    """Directory of the default model, in every form this machine can use; prepared if need be."""
     directory = home() / "models" / DEFAULT_NAME
-    if not directory.is_dir():
-        try:
-            prepare(home=home())
-        except ToolchainError:
-            # Another test process may have been faster.
-            if not directory.is_dir():
-                raise
+    weights = "both" if find_spec("edgelora_native") else "float32"
+    wanted = FORMS.values() if weights == "both" else [FORMS[weights]]
+    if not all((directory / file).is_file() for file in wanted):
+        # Another test process may be faster.
+        with suppress(ModelExistsError):
+            prepare(home=home(), weights=weights)
     return directory

@@ -25,11 +25,12 @@ def save_tiny_llama(
     torch.manual_seed(7)
     config = LlamaConfig(
         vocab_size=49152,
-        hidden_size=32,
-        intermediate_size=48,
+        hidden_size=64,
+        intermediate_size=96,
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
+        head_dim=32,
         max_position_embeddings=128,
         tie_word_embeddings=tied,
         bos_token_id=1,

@@ -12,9 +12,8 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from services.chassis.base_model import FLOAT32_FILE
 from services.inference.backends.torch_linear import FrozenLinear
-
-WEIGHTS_FILE = "model.safetensors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +99,17 @@ def load_weights(
     Raises FileNotFoundError when there is no such file, ValueError when a tensor is missing, has
     another shape, or is left over.
     """
-    with safe_open(directory / WEIGHTS_FILE, framework="pt") as file:
+    with safe_open(directory / FLOAT32_FILE, framework="pt") as file:
         left = set(file.keys())
 
         def take(name: str, *shape: int) -> Tensor:
             if name not in left:
-                raise ValueError(f"{WEIGHTS_FILE} lacks tensor {name!r}")
+                raise ValueError(f"{FLOAT32_FILE} lacks tensor {name!r}")
             left.remove(name)
             tensor: Tensor = file.get_tensor(name)
             if tensor.shape != shape:
                 raise ValueError(
-                    f"{WEIGHTS_FILE}: {name!r} has shape {list(tensor.shape)}, not {list(shape)}"
+                    f"{FLOAT32_FILE}: {name!r} has shape {list(tensor.shape)}, not {list(shape)}"
                 )
             return tensor.to(device, dtype)
 
@@ -144,5 +143,5 @@ def load_weights(
         tied = config.is_head_tied
         head = embed_tokens if tied else take("lm_head.weight", config.vocab_size, hidden)
         if left:
-            raise ValueError(f"{WEIGHTS_FILE}: tensor {min(left)!r} is none of a Llama decoder")
+            raise ValueError(f"{FLOAT32_FILE}: tensor {min(left)!r} is none of a Llama decoder")
         return LlamaWeights(embed_tokens, tuple(layers), norm, FrozenLinear(head))

@@ -40,6 +40,7 @@ def tiny_base(digest: str = "sha256:" + "0" * 64) -> BaseModel:
         num_layers=TINY_LAYERS,
         max_context_tokens=64,
         targets=TINY_TARGETS,
+        files={},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -19,7 +20,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from edgelora.toolchain.errors import ToolchainError
-from edgelora.toolchain.gguf_source import GgufModel
+from edgelora.toolchain.gguf_source import open_gguf
 from edgelora.toolchain.prepare import list_models, prepare
 from edgelora.toolchain.wheel import GGUF_SHA256, default_gguf
 from services.chassis.base_model import BaseModel
@@ -49,9 +50,10 @@ def gguf_path(model: Path) -> Path:
 
 def test_description_matches_the_weights(model: Path) -> None:
     description = BaseModel.load(model)
-    with (model / "model.safetensors").open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    assert description.digest == f"sha256:{digest}"
+    assert description.digest == f"sha256:{GGUF_SHA256}"
+    for name in description.files:
+        description.verify_file(model, name)
+    assert "model.safetensors" in description.files
     assert description.family == "llama"
     assert (description.vocab_size, description.hidden_size, description.num_layers) == (
         49152,
@@ -127,8 +129,8 @@ def test_hugging_face_directory_keeps_its_logits(
     source = tmp_path / "source"
     save_tiny_llama(source, dtype=dtype, tied=tied, shard_size=shard_size)
     original = LlamaForCausalLM.from_pretrained(source, dtype=torch.float32, local_files_only=True)
-    description = prepare(source, tmp_path, "tiny")
-    assert description.targets["k_proj"] == (16, 32)
+    description = prepare(source, tmp_path, "tiny", weights="float32")
+    assert description.targets["k_proj"] == (64, 64)
     assert list_models(tmp_path) == [description]
     loaded = LlamaForCausalLM.from_pretrained(tmp_path / "models" / "tiny", local_files_only=True)
     ids = torch.arange(40, 60)[None]
@@ -140,10 +142,12 @@ def test_hugging_face_directory_keeps_its_logits(
     ("changes", "message"),
     [
         ({"attention_bias": True}, "attention_bias: not supported"),
-        ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
-        ({"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}}, "rotary positions"),
+        ({"hidden_act": "gelu"}, "hidden_act must be 'silu'"),
+        ({"rope_parameters": {"rope_type": "llama3"}}, "rope_scaling lacks 'low_freq_factor'"),
+        ({"rope_parameters": {"rope_type": "su"}}, "type 'su' is not supported"),
         ({"num_attention_heads": "four"}, "not a number"),
-        ({"intermediate_size": 50}, "unexpected"),
+        ({"num_attention_heads": [4]}, "not a number"),
+        ({"intermediate_size": 64}, r"\[96, 64\], its configuration says \[64, 64\]"),
         ({"num_hidden_layers": 3}, r"lacks tensor 'model\.layers\.2"),
         ({"num_hidden_layers": 1}, r"does not know, for example 'model\.layers\.1"),
         ({"vocab_size": 40000}, "49152 tokens, the model only 40000"),
@@ -162,7 +166,7 @@ def test_cut_gguf_is_refused(tmp_path: Path, gguf_path: Path) -> None:
     with gguf_path.open("rb") as file:
         (tmp_path / "cut.gguf").write_bytes(file.read(20_000_000))
     with pytest.raises(ToolchainError, match="cut or damaged"):
-        GgufModel(tmp_path / "cut.gguf")
+        open_gguf(tmp_path / "cut.gguf")
 
 
 def test_replace_exchanges_the_model(tmp_path: Path) -> None:
@@ -180,7 +184,7 @@ import sys
 from pathlib import Path
 from edgelora.toolchain.prepare import prepare
 try:
-    prepare(Path(sys.argv[1]), Path(sys.argv[2]), "m")
+    prepare(Path(sys.argv[1]), Path(sys.argv[2]), "m", weights="float32")
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -188,7 +192,7 @@ except KeyboardInterrupt:
 
 def _stop_while_writing(source: Path, target_home: Path, signum: int) -> int:
     process = subprocess.Popen([sys.executable, "-c", PREPARE, str(source), str(target_home)])
-    weights = target_home / "models" / ".m.partial" / "model.safetensors"
+    weights = target_home / "models" / ".m.partial" / ".model.safetensors.partial"
     deadline = time.monotonic() + 60
     while not (weights.exists() and weights.stat().st_size > 1_000_000):
         assert process.poll() is None, "preparation ended before it could be stopped"
@@ -215,17 +219,12 @@ def test_killed_preparation_leaves_no_model_and_no_lock(tmp_path: Path, gguf_pat
 
 def test_rotary_row_order_is_undone_per_head(gguf_path: Path) -> None:
     """One wrong head count would shuffle rows silently: the key heads are fewer."""
-    source = GgufModel(gguf_path)
+    source = open_gguf(gguf_path)
     shape = source.shape
     assert (shape.num_heads, shape.num_kv_heads, shape.head_dim) == (9, 3, 64)
-    stored = {tensor.name: tensor for tensor in source._reader.tensors}
-    import gguf
-
-    raw = gguf.quants.dequantize(
-        stored["blk.0.attn_k.weight"].data, stored["blk.0.attn_k.weight"].tensor_type
-    )
-    name = "model.layers.0.self_attn.k_proj.weight"
-    values = next(values for key, values in source.tensors() if key == name)
+    tensor = source.tensors["model.layers.0.self_attn.k_proj.weight"]
+    values = tensor.float32()
+    raw = dataclasses.replace(tensor, order=None).float32()
     for head in range(3):
         ours = values[64 * head : 64 * (head + 1)]
         theirs = raw[64 * head : 64 * (head + 1)]

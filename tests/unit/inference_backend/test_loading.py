@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from services.chassis.base_model import BaseModel, file_digest
 from services.inference.backends.base import SequenceChunk
 from services.inference.backends.torch_backend import TorchBackend
 from services.inference.backends.torch_linear import FrozenLinear
@@ -43,6 +45,9 @@ def change_tensors(directory: Path, **changes: torch.Tensor | None) -> None:
     path = directory / "model.safetensors"
     tensors = {**load_file(path), **changes}
     save_file({k: v.clone() for k, v in tensors.items() if v is not None}, path)
+    # As if it had been prepared so: the digest is not what these tests are about.
+    model = BaseModel.load(directory)
+    replace(model, files={path.name: file_digest(path)}).save(directory)
 
 
 def test_this_machine_can_run_it():
@@ -56,7 +61,16 @@ def test_a_directory_that_was_not_prepared_is_refused(tmp_path):
 
 def test_missing_weights_are_refused(directory):
     (directory / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError, match=r"run `edgelora model prepare --weights float32`"):
+        load_backend(directory)
+
+
+def test_weights_that_are_not_the_prepared_ones_are_refused(directory):
+    path = directory / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"not what was prepared: run .* --force`"):
         load_backend(directory)
 
 

@@ -12,7 +12,8 @@ import safetensors.numpy
 
 from edgelora.adapter_format.assemble import read_adapter
 from edgelora.toolchain.demo import DEMO_ADAPTERS
-from edgelora.toolchain.llama_layout import LlamaShape
+from services.chassis.base_model import BaseModel
+from tests.support.prepared_model import prepared_model
 
 DEMO = Path(__file__).resolve().parents[3] / "demo"
 MAX_BYTES = 3_000_000
@@ -38,24 +39,12 @@ def test_weights_are_small_finite_fp16_and_not_zero(name: str) -> None:
 
 
 def test_adapter_is_what_the_store_accepts(name: str) -> None:
-    shape = LlamaShape(
-        vocab_size=49152,
-        hidden_size=576,
-        intermediate_size=1536,
-        num_layers=30,
-        num_heads=9,
-        num_kv_heads=3,
-        head_dim=64,
-        max_context_tokens=8192,
-        rope_theta=100000.0,
-        rms_norm_eps=1e-5,
-        tied_embeddings=True,
-    )
+    model = BaseModel.load(prepared_model())
     config, weights = read_adapter(
         (DEMO / name / "adapter_config.json").read_bytes(),
         (DEMO / name / "adapter_model.safetensors").read_bytes(),
-        targets=shape.targets(),
-        num_layers=shape.num_layers,
+        targets=model.targets,
+        num_layers=model.num_layers,
         max_rank=64,
     )
     report = report_of(name)["adapter"]

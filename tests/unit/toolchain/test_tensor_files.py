@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 from pathlib import Path
@@ -34,12 +33,11 @@ def test_library_reads_what_we_write(tmp_path: Path) -> None:
     bar = Counter()
     path = tmp_path / "model.safetensors"
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    digest = write_float32(path, shapes, iter(tensors.items()), bar)
+    write_float32(path, shapes, iter(tensors.items()), bar)
     loaded = safetensors.numpy.load_file(path)
     assert loaded.keys() == tensors.keys()
     assert all(np.array_equal(loaded[name], tensors[name]) for name in tensors)
-    assert digest == "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
-    assert bar.done == 4 * 17
+    assert bar.done == 17
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -48,6 +46,7 @@ def test_we_read_what_the_library_writes(tmp_path: Path, dtype: torch.dtype) -> 
     safetensors.torch.save_file({"w": original, "s": original[0].clone()}, tmp_path / "m")
     stored = open_tensors(tmp_path / "m")
     assert np.array_equal(stored["w"].float32(), original.float().numpy())
+    assert np.array_equal(stored["w"].float32(slice(2, 5)), original[2:5].float().numpy())
     assert stored["s"].shape == (3,)
 
 

@@ -125,6 +125,16 @@ def concatenate(parts: Sequence[Matrix]) -> Matrix:
     )
 
 
+def pad_rows(matrix: Matrix) -> Matrix:
+    """Adds rows of zeros up to the next multiple of `LANES`."""
+    missing = -len(matrix.scale) % LANES
+    if not missing:
+        return matrix
+    zeros = np.zeros((missing, matrix.scale.shape[1] * GROUP), dtype=np.float32)
+    quantise = quantise4 if isinstance(matrix, Matrix4) else quantise8
+    return concatenate([matrix, quantise(zeros)])
+
+
 def interleave_blocks(first: Matrix, second: Matrix) -> Matrix:
     """Stacks two matrices of one shape, block of 16 rows by block: first, second, first, ..."""
     stacked = concatenate([first, second])

@@ -1,16 +1,30 @@
-"""What a Llama-type decoder consists of: its numbers, its tensors and their Hugging Face names."""
+"""What a served decoder consists of: its numbers, its tensors and their Hugging Face names."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-FAMILY = "llama"
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+}
+"""Served families (`model_type` of a config.json) and their Hugging Face architectures."""
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaShape:
-    """The numbers that define a Llama-type decoder."""
+class DecoderShape:
+    """The numbers that define a decoder.
 
+    All families are one network: RMSNorm, rotary grouped-query attention, SwiGLU. Qwen2 adds a bias
+    to query, key and value; Qwen3 normalises every query and key head.
+    """
+
+    family: str
+    """A key of `ARCHITECTURES`."""
     vocab_size: int
     hidden_size: int
     intermediate_size: int
@@ -20,9 +34,21 @@ class LlamaShape:
     head_dim: int
     max_context_tokens: int
     rope_theta: float
+    rope_scaling: dict[str, Any] | None
+    """As in config.json; None for plain rotary positions."""
     rms_norm_eps: float
     tied_embeddings: bool
     """Whether the output head is the embedding table itself."""
+
+    @property
+    def has_qkv_bias(self) -> bool:
+        """Whether query, key and value have a bias."""
+        return self.family == "qwen2"
+
+    @property
+    def has_qk_norm(self) -> bool:
+        """Whether query and key heads are normalised before they are rotated."""
+        return self.family == "qwen3"
 
     def targets(self) -> dict[str, tuple[int, int]]:
         """Linear modules of every layer: name -> (out_features, in_features)."""
@@ -48,8 +74,13 @@ class LlamaShape:
             shapes[f"{prefix}input_layernorm.weight"] = (self.hidden_size,)
             shapes[f"{prefix}post_attention_layernorm.weight"] = (self.hidden_size,)
             for module, shape in self.targets().items():
-                block = "self_attn" if module in ("q_proj", "k_proj", "v_proj", "o_proj") else "mlp"
+                block = "self_attn" if module in ATTENTION else "mlp"
                 shapes[f"{prefix}{block}.{module}.weight"] = shape
+                if self.has_qkv_bias and module in ("q_proj", "k_proj", "v_proj"):
+                    shapes[f"{prefix}{block}.{module}.bias"] = shape[:1]
+            if self.has_qk_norm:
+                shapes[f"{prefix}self_attn.q_norm.weight"] = (self.head_dim,)
+                shapes[f"{prefix}self_attn.k_norm.weight"] = (self.head_dim,)
         shapes["model.norm.weight"] = (self.hidden_size,)
         if not self.tied_embeddings:
             shapes["lm_head.weight"] = (self.vocab_size, self.hidden_size)
@@ -59,9 +90,11 @@ class LlamaShape:
         self, *, bos: int | None, eos: int | list[int], pad: int | None
     ) -> dict[str, object]:
         """The `config.json` of the prepared directory, as transformers reads it."""
+        # Left out, it would be 4096; a longer context was not offered in the first place.
+        window = {"sliding_window": None} if self.family == "mistral" else {}
         return {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": FAMILY,
+            "architectures": [ARCHITECTURES[self.family]],
+            "model_type": self.family,
             "vocab_size": self.vocab_size,
             "hidden_size": self.hidden_size,
             "intermediate_size": self.intermediate_size,
@@ -71,10 +104,12 @@ class LlamaShape:
             "head_dim": self.head_dim,
             "max_position_embeddings": self.max_context_tokens,
             "rope_theta": self.rope_theta,
+            "rope_scaling": self.rope_scaling,
             "rms_norm_eps": self.rms_norm_eps,
             "hidden_act": "silu",
-            "attention_bias": False,
+            "attention_bias": self.has_qkv_bias,
             "mlp_bias": False,
+            **window,
             "tie_word_embeddings": self.tied_embeddings,
             "bos_token_id": bos,
             "eos_token_id": eos,

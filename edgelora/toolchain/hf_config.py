@@ -1,0 +1,72 @@
+"""The numbers of a Hugging Face `config.json`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgelora.toolchain.decoder_shape import DecoderShape
+from edgelora.toolchain.errors import ToolchainError
+from services.chassis.rotary import rotary_frequencies
+
+
+def read_shape(config: dict[str, Any]) -> DecoderShape:
+    """Reads the numbers of a served family. Raises ToolchainError for what is not served."""
+    family = config["model_type"]
+    # Qwen2's bias is part of the family and named by no flag.
+    for flag in ("attention_bias", "mlp_bias"):
+        if config.get(flag, False) and family != "qwen2":
+            raise ToolchainError(f"the model has {flag}: not supported")
+    if config.get("hidden_act", "silu") != "silu":
+        raise ToolchainError("config.json: hidden_act must be 'silu'")
+    try:
+        heads = int(config["num_attention_heads"])
+        hidden = int(config["hidden_size"])
+        theta, scaling = _rope(config)
+        shape = DecoderShape(
+            family=family,
+            vocab_size=int(config["vocab_size"]),
+            hidden_size=hidden,
+            intermediate_size=int(config["intermediate_size"]),
+            num_layers=int(config["num_hidden_layers"]),
+            num_heads=heads,
+            num_kv_heads=int(config.get("num_key_value_heads") or heads),
+            head_dim=int(config.get("head_dim") or hidden // heads),
+            max_context_tokens=_context(config),
+            rope_theta=theta,
+            rope_scaling=scaling,
+            rms_norm_eps=float(config["rms_norm_eps"]),
+            tied_embeddings=bool(config.get("tie_word_embeddings", False)),
+        )
+    except KeyError as error:
+        raise ToolchainError(f"config.json lacks {error.args[0]!r}") from error
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise ToolchainError("config.json has a size that is not a number") from error
+    try:
+        rotary_frequencies(config, shape.head_dim)
+    except ValueError as error:
+        raise ToolchainError(str(error)) from error
+    return shape
+
+
+def _rope(config: dict[str, Any]) -> tuple[float, dict[str, Any] | None]:
+    """The base of the rotary frequencies, and their scaling in the words of `rope_scaling`."""
+    parameters = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    theta = float(parameters.pop("rope_theta", None) or config.get("rope_theta", 10000.0))
+    kind = parameters.pop("type", "default")
+    parameters.setdefault("rope_type", kind)
+    if parameters["rope_type"] == "default":
+        return theta, None
+    parameters.setdefault(
+        "original_max_position_embeddings", int(config["max_position_embeddings"])
+    )
+    return theta, parameters
+
+
+def _context(config: dict[str, Any]) -> int:
+    """The model's context, or its sliding window where that is shorter: within it, all is seen."""
+    context = int(config["max_position_embeddings"])
+    is_mistral = config["model_type"] == "mistral"
+    # What transformers takes for a file that does not say.
+    window = config.get("sliding_window", 4096 if is_mistral else None)
+    slides = config.get("use_sliding_window", is_mistral)
+    return min(context, int(window)) if slides and window else context

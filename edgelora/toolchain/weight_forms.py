@@ -1,0 +1,74 @@
+"""The forms in which a prepared model keeps its weights: packed, and fp32."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.model_source import ModelSource
+from edgelora.toolchain.progress import progress_bar
+from edgelora.toolchain.published_directory import published_file
+from services.chassis.base_model import FORMS, file_digest
+
+WEIGHTS = (*FORMS, "both")
+"""Choices of the weights to write."""
+
+_NATIVE_PACKAGE = "edgelora_native"
+_BYTES_PER_VALUE = {"native": 34 / 32, "float32": 4.0}
+"""Most bytes that a weight takes in a form."""
+
+
+def chosen_forms(weights: str | None) -> list[str]:
+    """Returns the forms that a choice means: None is native where the native core is installed.
+
+    Raises ToolchainError for an unknown choice, and for native weights where there is no core.
+    """
+    is_native_here = importlib.util.find_spec(_NATIVE_PACKAGE) is not None
+    if weights is None:
+        weights = "native" if is_native_here else "float32"
+    if weights not in WEIGHTS:
+        raise ToolchainError(f"weights must be one of {', '.join(WEIGHTS)}")
+    forms = list(FORMS) if weights == "both" else [weights]
+    if "native" in forms and not is_native_here:
+        raise ToolchainError(
+            "native weights need the native core: run `make native`, or use --weights float32"
+        )
+    return forms
+
+
+def check_space(model: ModelSource, directory: Path, forms: Sequence[str]) -> None:
+    """Raises ToolchainError when the disk of `directory` may be too full for the weights."""
+    size = _num_values(model) * sum(_BYTES_PER_VALUE[form] for form in forms)
+    free = shutil.disk_usage(directory).free
+    if free < size:
+        raise ToolchainError(
+            f"the prepared model needs up to {size / 1e6:.0f} MB, {free / 1e6:.0f} MB are free: "
+            "make room"
+        )
+
+
+def write_form(model: ModelSource, form: str, directory: Path) -> str:
+    """Writes a weights file into `directory`, at once or not at all, and returns its digest."""
+    with (
+        published_file(directory / FORMS[form]) as path,
+        progress_bar(f"Writing {FORMS[form]}", _num_values(model)) as bar,
+    ):
+        if form == "native":
+            # The native core is not installed everywhere.
+            from edgelora.toolchain.native_form import write_native
+
+            write_native(path, model, bar)
+        else:
+            from edgelora.toolchain.tensor_files import write_float32
+
+            tensors = ((name, tensor.float32()) for name, tensor in model.tensors.items())
+            write_float32(path, model.shape.tensors(), tensors, bar)
+        return file_digest(path)
+
+
+def _num_values(model: ModelSource) -> int:
+    return sum(math.prod(shape) for shape in model.shape.tensors().values())
