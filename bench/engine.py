@@ -1,147 +1,126 @@
-"""`engine`: decode speed of 8 streams with 8 adapters, beside transformers + PEFT in the same run.
+"""`engine`: our native back end beside llama.cpp, OpenVINO GenAI, vLLM and transformers + PEFT.
 
-Ours is the whole engine (scheduling, KV blocks, sampling, detokenising) on the torch back end.
-The two run the same prompts with the same adapters, greedily, with the same number of threads, each
-in a process of its own, in turn, and the medians are compared. Decode only: prefill is not in the
-figures. Beside it: decode and prefill of the back end alone, in both number formats.
+Every engine is a process of its own that loads once. The same prompts, adapters and numbers of
+tokens, greedy choice included, two threads unless told otherwise; they compute in turn, never at
+once, and medians of the rounds are compared. Ours is the back end through the interface the engine
+uses. A decode figure counts each stream's tokens after its first over the time from the first
+token on; an engine that can not batch different adapters runs them one after another, and the
+times add up.
 """
 
 from __future__ import annotations
 
-import asyncio
-import importlib.util
-import tempfile
-from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bench.adapters import ALL_LINEAR, write_random_adapter
-from bench.backend_alone import PREFILL_TOKENS, measure_backend
-from bench.deployment import load_base_model
-from bench.engine_streams import EngineStreams, num_cores
-from bench.measure import median
-from bench.peft_process import PeftProcess
-from bench.result import BenchError, BenchOptions, BenchResult, Target
-
-NUM_STREAMS = 8
-RANK = 16
-PROMPT_TOKENS = 20
-TARGET_RATIO = 3.0
-_CASES = (
-    # name, streams, with adapters
-    ("8 streams, 8 adapters", NUM_STREAMS, True),
-    ("8 streams, base", NUM_STREAMS, False),
-    ("1 stream, adapter", 1, True),
-    ("1 stream, base", 1, False),
+from bench.bandwidth import read_bandwidth
+from bench.contest import Contest, contest, medians
+from bench.engine_cases import (
+    CASES,
+    ONE_BASE,
+    PREFILL_TOKENS,
+    PROMPT_TOKENS,
+    RANK,
+    SHAPE_CASES,
+    SMALL_RANK,
 )
+from bench.engine_targets import engine_targets, shape_targets
+from bench.model_files import ModelFiles, find_model_files
+from bench.peers.roster import OURS, contenders
+from bench.perplexity import Perplexity, measure_perplexities, read_windows
+from bench.result import BenchError, BenchOptions, BenchResult
+from services.chassis.base_model import NATIVE_FILE
+
+_NEW_TOKENS, _QUICK_NEW_TOKENS = 64, 8
+_ROUNDS, _QUICK_ROUNDS = 5, 2
 
 
 def run(options: BenchOptions) -> BenchResult:
-    """Measures both in turn and compares their medians."""
-    return asyncio.run(_run(options))
-
-
-async def _run(options: BenchOptions) -> BenchResult:
-    for package in ("torch", "transformers", "peft"):
-        if importlib.util.find_spec(package) is None:
-            raise BenchError(f"{package} is missing: run `pip install 'edgelora[train]'`")
-    model = load_base_model(options)
-    new_tokens = 16 if options.quick else 64
-    num_rounds = 2 if options.quick else 5
-    threads = num_cores()
-    prompts: NDArray[np.int32] = np.random.default_rng(options.seed).integers(
-        100, model.vocab_size, (NUM_STREAMS, PROMPT_TOKENS), dtype=np.int32
+    """Measures every engine that is there; the others are named with the reason."""
+    files = find_model_files(options)
+    candidates = contenders(options.peers)
+    cases = CASES if options.shape is None else SHAPE_CASES
+    rounds = _QUICK_ROUNDS if options.quick else _ROUNDS
+    perplexities: dict[str, Perplexity] = {}
+    if options.shape is None and (windows := read_windows(options)):
+        perplexities = measure_perplexities(candidates, files, windows, options)
+    with contest(
+        candidates,
+        files,
+        seed=options.seed,
+        num_threads=options.num_threads,
+        new_tokens=_QUICK_NEW_TOKENS if options.quick else _NEW_TOKENS,
+        progress=options.progress,
+    ) as engines:
+        if OURS not in (one.contender.name for one in engines.loaded):
+            raise BenchError(f"the native back end did not start: {engines.skipped[OURS]}")
+        engines.try_adapters()
+        runs = {case.name: engines.measure(case, rounds) for case in cases}
+        bandwidth = read_bandwidth(options.num_threads)
+    speeds = {case: medians(by_engine) for case, by_engine in runs.items()}
+    served_base = frozenset(
+        one.contender.name for one in engines.loaded if one.adapter_applied is False
     )
-    async with AsyncExitStack() as cleanup:
-        with tempfile.TemporaryDirectory(prefix="edgelora-bench-adapters-") as directory:
-            adapters = [
-                write_random_adapter(
-                    Path(directory) / str(index),
-                    model,
-                    rank=RANK,
-                    modules=ALL_LINEAR,
-                    seed=options.seed + index,
-                )
-                for index in range(NUM_STREAMS)
-            ]
-            alone = {}
-            for dtype in ("float32", "bfloat16"):
-                options.progress(f"the back end alone, {dtype}")
-                alone[dtype] = await measure_backend(
-                    options.model_directory,
-                    adapters,
-                    streams=NUM_STREAMS,
-                    new_tokens=new_tokens,
-                    num_threads=threads,
-                    dtype=dtype,
-                )
-            options.progress("loading transformers + PEFT")
-            peft = PeftProcess()
-            cleanup.callback(peft.close)
-            await peft.load(options.model_directory, adapters, threads)
-            options.progress("loading the engine")
-            # Imported here: listing the benchmarks does not need torch.
-            from services.inference.backends.torch_factory import make_torch_backend
-
-            engine = EngineStreams(
-                make_torch_backend(num_threads=threads, dtype="float32"),
-                options.model_directory,
-                adapters,
-                max_streams=NUM_STREAMS,
-                max_tokens=PROMPT_TOKENS + new_tokens + 1,
-            )
-            await engine.start(prompts)
-            cleanup.push_async_callback(engine.stop)
-        rows = []
-        for name, streams, with_adapters in _CASES:
-            options.progress(name)
-            rows.append(
-                await _compare(
-                    name, engine, peft, prompts[:streams], with_adapters, new_tokens, num_rounds
-                )
-            )
+    share = _bandwidth_share(files, speeds[ONE_BASE.name].get(OURS), bandwidth)
     return BenchResult(
         results={
-            "backend": "torch, float32",
-            "threads": threads,
-            "adapter_rank": RANK,
+            "model": files.model.name,
+            "threads": options.num_threads,
+            "rounds": rounds,
             "prompt_tokens": PROMPT_TOKENS,
-            "new_tokens": new_tokens,
-            "rounds": num_rounds,
-            "decode_tokens_per_s": rows,
-            "backend_alone": {
-                "streams": NUM_STREAMS,
-                "prefill_prompt_tokens": PREFILL_TOKENS,
-                **alone,
+            "new_tokens": engines.new_tokens,
+            "prefill_tokens": PREFILL_TOKENS,
+            "adapters": f"rank {RANK} on all linear modules; q and v: rank {SMALL_RANK}",
+            "read_bandwidth_gb_per_s": round(bandwidth / 1e9, 1),
+            "bandwidth_share_1_stream": share,
+            "skipped": engines.skipped,
+            "engines": _engines(engines, perplexities),
+            "tokens_per_s": [
+                {
+                    "case": case.name,
+                    **{
+                        name: _marked(speed, case.uses_adapters and name in served_base)
+                        for name, speed in speeds[case.name].items()
+                    },
+                }
+                for case in cases
+            ],
+            "runs": {
+                case: {name: [round(one, 1) for one in found] for name, found in by_engine.items()}
+                for case, by_engine in runs.items()
             },
         },
-        targets=[Target.at_least("engine_to_peft_8_adapters", TARGET_RATIO, rows[0]["ratio"])],
+        targets=engine_targets(speeds, served_base)
+        if options.shape is None
+        else shape_targets(options.shape, speeds, served_base, share),
     )
 
 
-async def _compare(
-    name: str,
-    engine: EngineStreams,
-    peft: PeftProcess,
-    prompts: NDArray[np.int32],
-    with_adapters: bool,
-    new_tokens: int,
-    num_rounds: int,
-) -> dict[str, Any]:
-    theirs: list[float] = []
-    ours: list[float] = []
-    for _ in range(num_rounds):
-        theirs.append(await peft.decode_speed(prompts, new_tokens, with_adapters=with_adapters))
-        speed = await engine.measure(prompts, new_tokens, with_adapters=with_adapters)
-        ours.append(speed.tokens_per_s)
-    return {
-        "case": name,
-        "engine": round(median(ours), 1),
-        "peft": round(median(theirs), 1),
-        "ratio": round(median(ours) / median(theirs), 2),
-        "engine_runs": [round(value, 1) for value in ours],
-        "peft_runs": [round(value, 1) for value in theirs],
-    }
+def _marked(speed: float, is_base: bool) -> float | str:
+    """A speed with adapters of an engine that served the base is no number of the table."""
+    return f"{speed:g} (base)" if is_base else speed
+
+
+def _engines(engines: Contest, perplexities: dict[str, Perplexity]) -> list[dict[str, Any]]:
+    rows = []
+    for one in engines.loaded:
+        name = one.contender.name
+        found = perplexities.get(name)
+        rows.append(
+            {
+                "engine": name,
+                "version": one.facts["version"],
+                "weights": one.contender.weights,
+                "adapter_applied": one.adapter_applied,
+                "perplexity": found.value if found else None,
+            }
+        )
+    return rows
+
+
+def _bandwidth_share(files: ModelFiles, speed: float | None, bandwidth: float) -> float | None:
+    """Bytes of weights that a step of one stream reads a second, over the machine's bandwidth."""
+    if speed is None:
+        return None
+    # The embedding is the head as well, so every byte of the file is read once a step.
+    size = (files.directory / NATIVE_FILE).stat().st_size
+    return round(size * speed / bandwidth, 3)

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 PUBLISHED_SLO_S = 6.0
 """First token within 6 s of the scheduled arrival (S-LoRA, EdgeLoRA)."""
 _PERCENTILES = (50, 90, 99)
@@ -107,6 +110,14 @@ def summarise(records: Sequence[RequestRecord], slos_s: dict[str, float]) -> dic
 def median(values: Sequence[float]) -> float:
     """Returns the median of at least one value."""
     return statistics.median(values)
+
+
+def negative_log_likelihood(logits: NDArray[np.float32], token_ids: NDArray[np.int32]) -> float:
+    """Summed -log p of token_ids[i], [rows], under logits[i], [rows, vocab_size]."""
+    best = logits.max(axis=1, keepdims=True)
+    totals = np.log(np.exp(logits - best).sum(axis=1, dtype=np.float64))
+    chosen = np.take_along_axis(logits, token_ids[:, None], axis=1) - best
+    return float((totals - chosen[:, 0]).sum())
 
 
 def _count_errors(records: Sequence[RequestRecord]) -> dict[str, int]:

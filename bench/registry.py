@@ -16,6 +16,7 @@ from edgelora.local_stack.stop_signals import StopSignals
 
 BENCHMARKS: dict[str, str] = {
     "engine": "bench.engine",
+    "perplexity": "bench.perplexity",
     "first-token": "bench.first_token",
     "serve": "bench.serve",
     "scale": "bench.scale",

@@ -7,7 +7,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-_MAX_COLUMNS = 6
+_MAX_COLUMNS = 7
+_RAW = "runs"
+"""Figures of single rounds: for JSON only."""
 
 
 def print_report(document: dict[str, Any], console: Console) -> None:
@@ -20,7 +22,7 @@ def print_report(document: dict[str, Any], console: Console) -> None:
     )
     figures = Table("figure", "value", show_edge=False)
     for name, value in document["results"].items():
-        if _is_table(value):
+        if _is_table(value) or name == _RAW:
             continue
         for row_name, row_value in _flatten(name, value):
             figures.add_row(row_name, _text(row_value))

@@ -26,6 +26,12 @@ class BenchOptions:
     """A running gateway; None lets the benchmark start a stack of its own."""
     api_key_file: Path | None = None
     """Holds the API key for `address`."""
+    peers: Sequence[str] = ()
+    """Engines to compare with, for the benchmarks that compare."""
+    num_threads: int = 2
+    """Threads each engine of a comparison computes with."""
+    shape: str | None = None
+    """Random weights of this shape (`360m` or `1.7b`) in place of the prepared model."""
     progress: Callable[[str], None] = field(default=lambda line: None)
     """Takes one line of progress; never standard output."""
 

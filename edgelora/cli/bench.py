@@ -6,10 +6,20 @@ from pathlib import Path
 
 import click
 
+from bench.peers.roster import OPTIONAL_PEERS, PEERS
 from bench.registry import BENCHMARKS, run_and_print
 from bench.result import BenchOptions
+from bench.shapes import SHAPES
 from edgelora.cli.places import home_option
 from edgelora.toolchain.prepare import DEFAULT_NAME
+
+
+def _peers(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    known = (*PEERS, *OPTIONAL_PEERS)
+    if unknown := sorted(set(names) - set(known)):
+        raise click.BadParameter(f"{', '.join(unknown)}: use {', '.join(known)}")
+    return names
 
 
 @click.command()
@@ -18,6 +28,19 @@ from edgelora.toolchain.prepare import DEFAULT_NAME
 @click.option("--quick", is_flag=True, help="Under a minute on two cores; rougher figures.")
 @click.option("--seed", default=1, show_default=True, help="Same seed, same load.")
 @click.option("--model", default=DEFAULT_NAME, show_default=True, help="Prepared model.")
+@click.option(
+    "--peers",
+    default=",".join(PEERS),
+    show_default=True,
+    callback=_peers,
+    help="engine: whom to compare with (also: torch); a missing one is left out.",
+)
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), default=2, show_default=True, help="Of an engine."
+)
+@click.option(
+    "--shape", type=click.Choice(list(SHAPES)), help="engine: random weights of this shape."
+)
 @click.option("--address", help="A running gateway; without it a stack is started.")
 @click.option(
     "--api-key-file",
@@ -31,6 +54,9 @@ def bench(
     quick: bool,
     seed: int,
     model: str,
+    peers: tuple[str, ...],
+    threads: int,
+    shape: str | None,
     address: str | None,
     api_key_file: Path | None,
     home: Path,
@@ -39,13 +65,17 @@ def bench(
 
     \b
     Examples:
-      edgelora bench engine
+      edgelora bench engine --peers llama.cpp,openvino
+      edgelora bench engine --shape 1.7b
       edgelora bench serve --json --quick
     """
     options = BenchOptions(
         quick=quick,
         seed=seed,
         model_directory=home / "models" / model,
+        peers=peers,
+        num_threads=threads,
+        shape=shape,
         address=address,
         api_key_file=api_key_file,
         progress=lambda line: click.echo(line, err=True),

@@ -1,0 +1,140 @@
+"""A back end of ours through its interface: `python -m bench.peers.native native` (or `torch`)."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.engine_streams import read_written_adapter
+from bench.measure import negative_log_likelihood
+from bench.peers.child import serve
+from services.chassis.base_model import BaseModel
+from services.inference.backends.base import Backend, BackendLimits, SequenceChunk, SlotWeight
+
+_BLOCK_SIZE = 16
+_STEP_TOKENS = 512
+_WINDOWS_AT_ONCE = 8
+
+
+class BackendStreams:
+    """A back end with every adapter in a slot and a fixed range of blocks for each stream."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._backend: Backend
+
+    def load(
+        self,
+        *,
+        model_directory: str,
+        adapters: list[str],
+        threads: int,
+        max_streams: int,
+        max_tokens: int,
+    ) -> dict[str, Any]:
+        """Loads everything. `max_tokens` bounds a stream, prompt included."""
+        self._backend = _make(self._name, threads)
+        directory = Path(model_directory)
+        model = BaseModel.load(directory)
+        weights = [read_written_adapter(Path(path), model) for path in adapters]
+        self._blocks_each = -(-max_tokens // _BLOCK_SIZE)
+        self._backend.load_model(
+            directory,
+            BackendLimits(
+                num_kv_blocks=max_streams * self._blocks_each,
+                block_size=_BLOCK_SIZE,
+                max_loras=max(1, len(weights)),
+                max_lora_rank=max((one.max_rank for one in weights), default=1),
+                max_step_tokens=_STEP_TOKENS,
+            ),
+        )
+        for slot, one in enumerate(weights):
+            self._backend.load_adapter(slot, one)
+        return {"version": self._name, "weights_bytes": self._backend.telemetry().weights_bytes}
+
+    def decode(
+        self, *, prompts: list[list[int]], adapters: list[int | None], new_tokens: int
+    ) -> dict[str, Any]:
+        """See bench.peers.child."""
+        begin = time.perf_counter()
+        ids = self._prefill(np.asarray(prompts, dtype=np.int32), adapters)
+        chosen = [ids]
+        decode_begin = time.perf_counter()
+        for position in range(len(prompts[0]), len(prompts[0]) + new_tokens):
+            ids = self._step(ids, position, adapters)
+            chosen.append(ids)
+        end = time.perf_counter()
+        return {
+            "decode_s": end - decode_begin,
+            "total_s": end - begin,
+            "token_ids": np.concatenate(chosen, axis=1).tolist(),
+        }
+
+    def prefill(self, *, prompt: list[int], adapter: int | None) -> dict[str, Any]:
+        """See bench.peers.child."""
+        begin = time.perf_counter()
+        self._prefill(np.asarray([prompt], dtype=np.int32), [adapter])
+        return {"seconds": time.perf_counter() - begin}
+
+    def perplexity(self, *, windows: list[list[int]]) -> dict[str, Any]:
+        """See bench.peers.child. Windows run side by side, a token of each in a step."""
+        nll = 0.0
+        for at in range(0, len(windows), _WINDOWS_AT_ONCE):
+            ids = np.asarray(windows[at : at + _WINDOWS_AT_ONCE], dtype=np.int32)
+            base: list[int | None] = [None] * len(ids)
+            for position in range(ids.shape[1] - 1):
+                logits = self._forward(ids[:, position : position + 1], position, base)
+                nll += negative_log_likelihood(logits, ids[:, position + 1])
+        return {"nll": nll, "tokens": sum(len(window) - 1 for window in windows)}
+
+    def _prefill(self, prompts: NDArray[np.int32], adapters: list[int | None]) -> NDArray[np.int32]:
+        each = max(1, _STEP_TOKENS // len(prompts))
+        for at in range(0, prompts.shape[1], each):
+            ids = self._step(prompts[:, at : at + each], at, adapters)
+        return ids
+
+    def _step(
+        self, ids: NDArray[np.int32], position: int, adapters: list[int | None]
+    ) -> NDArray[np.int32]:
+        """Runs [streams, tokens] at a position; returns the likeliest next ids, [streams, 1]."""
+        logits = self._forward(ids, position, adapters)
+        chosen: NDArray[np.int32] = logits.argmax(axis=-1).astype(np.int32)[:, None]
+        return chosen
+
+    def _forward(
+        self, ids: NDArray[np.int32], position: int, adapters: list[int | None]
+    ) -> NDArray[np.float32]:
+        each = self._blocks_each
+        return self._backend.forward(
+            [
+                SequenceChunk(
+                    token_ids=tokens,
+                    start_position=position,
+                    block_table=range(row * each, (row + 1) * each),
+                    adapters=() if adapter is None else (SlotWeight(adapter, 1.0),),
+                    needs_logits=True,
+                )
+                for row, (tokens, adapter) in enumerate(zip(ids, adapters, strict=True))
+            ]
+        )
+
+
+def _make(name: str, threads: int) -> Backend:
+    if name == "torch":
+        from services.inference.backends.torch_factory import make_torch_backend
+
+        return make_torch_backend(num_threads=threads, dtype="float32")
+    from services.inference.backends.native_backend import NativeBackend
+
+    if problem := NativeBackend.probe():
+        raise RuntimeError(problem)
+    return NativeBackend(num_threads=threads)
+
+
+if __name__ == "__main__":
+    serve(BackendStreams(sys.argv[1]))
