@@ -16,6 +16,15 @@ constexpr size_t kLargePage = size_t{2} << 20;
 // Factors start on their own cache line.
 constexpr size_t kAlignment = 64;
 
+// The largest factor whose scale is a finite half.
+constexpr float kLargestFactor = 65504.0f * 127.0f;
+
+bool all_fit(const float* x, size_t count) {
+  bool fit = true;
+  for (size_t i = 0; i < count; i++) fit &= std::fabs(x[i]) <= kLargestFactor;
+  return fit;
+}
+
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // The half-precision scale that brings `largest` to 127, and its inverse as the bytes see it.
@@ -137,6 +146,10 @@ void LoraSlots::check_pairs(const el_lora_pair* pairs, int num_pairs) const {
     const size_t at = index(0, pair.layer, pair.module);
     require(!seen[at], "an adapter module is given twice");
     seen[at] = true;
+    const auto rank = static_cast<size_t>(pair.rank);
+    require(all_fit(pair.lora_a, rank * static_cast<size_t>(in_features(pair.module))) &&
+                all_fit(pair.lora_b, rank * static_cast<size_t>(out_features(pair.module))),
+            "an adapter factor is not finite, or too large for half precision");
   }
 }
 

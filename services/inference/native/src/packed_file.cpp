@@ -14,17 +14,22 @@ namespace edgelora {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
+constexpr const char* kCut = "the packed model file is cut: prepare the model again";
 
 }  // namespace
 
 PackedFile::PackedFile(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Not blocking, so that a named pipe is refused instead of waited for.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) throw Error("cannot open the packed model file");
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0 || status.st_size < 0 ||
-      static_cast<size_t>(status.st_size) < sizeof(PackedHeader)) {
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
-    throw Error("the packed model file is cut: prepare the model again");
+    throw Error("the packed model file is no regular file");
+  }
+  if (static_cast<size_t>(status.st_size) < sizeof(PackedHeader)) {
+    ::close(descriptor);
+    throw Error(kCut);
   }
   size_ = static_cast<size_t>(status.st_size);
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
@@ -32,7 +37,8 @@ PackedFile::PackedFile(const std::string& path) {
   if (mapped == MAP_FAILED) throw Error("cannot map the packed model file");
   data_ = static_cast<const uint8_t*>(mapped);
   try {
-    check();
+    read_header();
+    check_tensors();
   } catch (...) {
     ::munmap(mapped, size_);
     throw;
@@ -41,26 +47,35 @@ PackedFile::PackedFile(const std::string& path) {
 
 PackedFile::~PackedFile() { ::munmap(const_cast<uint8_t*>(data_), size_); }
 
-void PackedFile::check() const {
-  const PackedHeader& h = header();
+void PackedFile::read_header() {
+  std::memcpy(&header_, data_, sizeof header_);
+  const PackedHeader& h = header_;
   require(std::memcmp(h.magic, "EDGELORA", 8) == 0, "this is no packed model file");
   require(h.version == kFormatVersion,
           "the packed model file has another version: prepare the model again");
-  require(h.file_bytes == size_, "the packed model file is cut: prepare the model again");
+  require(h.file_bytes == size_, kCut);
   const auto within = [](uint32_t x, uint32_t high) { return x >= 1 && x <= high; };
   require(within(h.vocab_size, 1u << 20) && within(h.hidden_size, 1u << 16) &&
               within(h.num_layers, 1024) && within(h.num_heads, 1024) &&
               within(h.num_kv_heads, h.num_heads) && within(h.head_size, 512) &&
-              within(h.feed_forward_size, 1u << 18) && within(h.max_context_tokens, 1u << 20),
+              within(h.feed_forward_size, 1u << 18) && within(h.max_context_tokens, 1u << 20) &&
+              h.norm_epsilon >= 0.0f && h.norm_epsilon <= 1.0f &&
+              h.attention_factor > 0.0f && h.attention_factor <= 100.0f,
           "the packed model file has sizes out of range");
   require(h.hidden_size % kGroup == 0 && h.feed_forward_size % kGroup == 0 &&
               h.head_size % kGroup == 0 && h.num_heads % h.num_kv_heads == 0 &&
               h.vocab_size % kLanes == 0,
           "the packed model file has sizes this engine does not serve");
-  const uint64_t entries = kNumModelTensors + uint64_t{h.num_layers} * kNumLayerTensors;
+  const size_t entries = kNumModelTensors + size_t{h.num_layers} * kNumLayerTensors;
   require(h.header_bytes == sizeof(PackedHeader) + entries * sizeof(TensorEntry) &&
               h.header_bytes <= size_,
           "the packed model file has a malformed table");
+  table_.resize(entries);
+  std::memcpy(table_.data(), data_ + sizeof(PackedHeader), entries * sizeof(TensorEntry));
+}
+
+void PackedFile::check_tensors() const {
+  const PackedHeader& h = header_;
   const uint64_t q = uint64_t{h.num_heads} * h.head_size;
   const uint64_t kv = uint64_t{h.num_kv_heads} * h.head_size;
   check_tensor(model_tensor(kHead), h.vocab_size, h.hidden_size, false, false);
@@ -99,7 +114,7 @@ void PackedFile::check_tensor(const TensorEntry& entry, uint64_t rows, uint64_t 
                                                                           : kQ8GroupBytes);
   }
   require(entry.bytes == bytes && entry.offset % kAlignment == 0 &&
-              entry.offset >= header().header_bytes && entry.offset <= size_ &&
+              entry.offset >= header_.header_bytes && entry.offset <= size_ &&
               bytes <= size_ - entry.offset,
           "the packed model file has a tensor outside its bounds");
 }

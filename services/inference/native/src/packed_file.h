@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace edgelora {
 
@@ -45,6 +46,9 @@ struct PackedHeader {
   uint64_t file_bytes;
 };
 
+// Everything the file says about sizes and places is checked before it is used; the numbers of the
+// tensors can be anything. The file must not be cut while it is mapped: reading beyond its new end
+// kills the process (SIGBUS), so a model is replaced by renaming another file over it.
 class PackedFile {
  public:
   explicit PackedFile(const std::string& path);
@@ -52,10 +56,10 @@ class PackedFile {
   PackedFile(const PackedFile&) = delete;
   PackedFile& operator=(const PackedFile&) = delete;
 
-  const PackedHeader& header() const { return *reinterpret_cast<const PackedHeader*>(data_); }
-  const TensorEntry& model_tensor(ModelTensor tensor) const { return table()[tensor]; }
+  const PackedHeader& header() const { return header_; }
+  const TensorEntry& model_tensor(ModelTensor tensor) const { return table_[tensor]; }
   const TensorEntry& layer_tensor(uint32_t layer, LayerTensor tensor) const {
-    return table()[kNumModelTensors + layer * kNumLayerTensors + tensor];
+    return table_[kNumModelTensors + size_t{layer} * kNumLayerTensors + tensor];
   }
   const uint8_t* bytes(const TensorEntry& entry) const { return data_ + entry.offset; }
   const float* floats(const TensorEntry& entry) const {
@@ -64,15 +68,16 @@ class PackedFile {
   size_t size() const { return size_; }
 
  private:
-  const TensorEntry* table() const {
-    return reinterpret_cast<const TensorEntry*>(data_ + sizeof(PackedHeader));
-  }
-  void check() const;
+  void read_header();
+  void check_tensors() const;
   void check_tensor(const TensorEntry& entry, uint64_t rows, uint64_t columns, bool is_float,
                     bool may_be_absent) const;
 
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
+  // Copies: what was checked stays true whatever happens to the file.
+  PackedHeader header_{};
+  std::vector<TensorEntry> table_;
 };
 
 }  // namespace edgelora

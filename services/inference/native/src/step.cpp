@@ -7,12 +7,33 @@
 
 namespace edgelora {
 
+namespace {
+
+// Entries are numbered, and multiplied by modules and ranks, in 32 bits.
+constexpr size_t kMaxEntries = size_t{1} << 20;
+
+// Whether offsets [at] and [at + 1] enclose at least `least` things.
+bool encloses(const int32_t* offsets, int32_t at, int32_t least) {
+  return offsets[at] >= 0 && int64_t{offsets[at + 1]} - offsets[at] >= least;
+}
+
+}  // namespace
+
 Step::Step(const el_batch& b, const PackedHeader& shape, const el_limits& limits, LoraSlots& slots,
            int query_tile)
     : batch(b), slots_(slots) {
+  require(b.num_chunks >= 1, "a step needs at least one sequence");
+  require(b.token_offsets[0] == 0 && b.block_offsets[0] == 0 && b.adapter_offsets[0] == 0,
+          "the offsets of a batch start at 0");
   std::vector<std::vector<AdapterEntry>> by_slot(static_cast<size_t>(slots.size()));
-  check_and_list(shape, limits, query_tile, by_slot);
+  for (int32_t chunk = 0; chunk < b.num_chunks; chunk++) {
+    check_chunk(chunk, shape, limits);
+    list_adapters(chunk, by_slot);
+    list_rows(chunk, shape, query_tile);
+  }
+  check_sharing(limits);
   group_entries(by_slot);
+  held_.reserve(by_slot.size());
   for (int32_t slot = 0; slot < slots.size(); slot++) {
     if (by_slot[static_cast<size_t>(slot)].empty()) continue;
     if (slots_.hold(slot)) {
@@ -28,50 +49,72 @@ Step::~Step() {
   for (const int32_t slot : held_) slots_.release(slot);
 }
 
-void Step::check_and_list(const PackedHeader& shape, const el_limits& limits, int query_tile,
-                          std::vector<std::vector<AdapterEntry>>& by_slot) {
+void Step::check_chunk(int32_t chunk, const PackedHeader& shape, const el_limits& limits) const {
   const el_batch& b = batch;
-  require(b.num_chunks >= 1, "a step needs at least one sequence");
-  require(b.token_offsets[0] == 0 && b.block_offsets[0] == 0 && b.adapter_offsets[0] == 0,
-          "the offsets of a batch start at 0");
-  for (int32_t c = 0; c < b.num_chunks; c++) {
-    const int32_t first = b.token_offsets[c];
-    const int32_t count = b.token_offsets[c + 1] - first;
-    const int32_t start = b.start_positions[c];
-    const int32_t num_blocks = b.block_offsets[c + 1] - b.block_offsets[c];
-    require(count >= 1 && count <= limits.max_step_tokens - num_rows(),
-            "a step holds 1 to max_step_tokens tokens");
-    require(start >= 0 && start <= static_cast<int32_t>(shape.max_context_tokens) - count,
-            "a sequence is longer than the model's context");
-    require(num_blocks >= 0 && b.adapter_offsets[c + 1] >= b.adapter_offsets[c],
-            "the offsets of a batch must not fall");
-    require(int64_t{num_blocks} * EL_BLOCK_TOKENS >= int64_t{start} + count,
-            "a block table is too short for its sequence");
-    for (int32_t i = b.block_offsets[c]; i < b.block_offsets[c + 1]; i++)
-      require(b.block_tables[i] >= 0 && b.block_tables[i] < limits.num_kv_blocks,
-              "a block table names a block that does not exist");
-    for (int32_t a = b.adapter_offsets[c]; a < b.adapter_offsets[c + 1]; a++) {
-      require(b.adapter_slots[a] >= 0 && b.adapter_slots[a] < slots_.size(),
-              "there is no such adapter slot");
-      require(std::isfinite(b.adapter_weights[a]), "an adapter weight is not finite");
-      if (b.adapter_weights[a] == 0.0f) continue;
-      for (int32_t i = 0; i < count; i++)
-        by_slot[static_cast<size_t>(b.adapter_slots[a])].push_back(
-            {num_rows() + i, b.adapter_weights[a]});
+  const int32_t start = b.start_positions[chunk];
+  require(encloses(b.token_offsets, chunk, 1) &&
+              b.token_offsets[chunk + 1] <= limits.max_step_tokens,
+          "a step holds 1 to max_step_tokens tokens");
+  const int32_t count = count_of(chunk);
+  require(start >= 0 && start <= static_cast<int32_t>(shape.max_context_tokens) - count,
+          "a sequence is longer than the model's context");
+  require(encloses(b.block_offsets, chunk, 0) && encloses(b.adapter_offsets, chunk, 0),
+          "the offsets of a batch must not fall");
+  const int32_t num_blocks = b.block_offsets[chunk + 1] - b.block_offsets[chunk];
+  require(num_blocks >= num_blocks_of(start + count),
+          "a block table is too short for its sequence");
+  for (int32_t i = b.block_offsets[chunk]; i < b.block_offsets[chunk + 1]; i++)
+    require(b.block_tables[i] >= 0 && b.block_tables[i] < limits.num_kv_blocks,
+            "a block table names a block that does not exist");
+  for (int32_t i = b.token_offsets[chunk]; i < b.token_offsets[chunk + 1]; i++)
+    require(b.token_ids[i] >= 0 && b.token_ids[i] < static_cast<int32_t>(shape.vocab_size),
+            "a token id is outside the vocabulary");
+}
+
+// Blocks may be shared by those who read them. What a step writes, nobody else may read in it.
+void Step::check_sharing(const el_limits& limits) const {
+  const auto block_at = [&](int32_t chunk, int32_t i) {
+    return static_cast<size_t>(batch.block_tables[batch.block_offsets[chunk] + i]);
+  };
+  std::vector<bool> is_written(static_cast<size_t>(limits.num_kv_blocks), false);
+  for (int32_t c = 0; c < batch.num_chunks; c++) {
+    const int32_t start = batch.start_positions[c];
+    for (int32_t i = start / EL_BLOCK_TOKENS; i < num_blocks_of(start + count_of(c)); i++) {
+      require(!is_written[block_at(c, i)], "two sequences write the same block");
+      is_written[block_at(c, i)] = true;
     }
-    for (int32_t i = 0; i < count; i++) {
-      const int32_t token = b.token_ids[first + i];
-      require(token >= 0 && token < static_cast<int32_t>(shape.vocab_size),
-              "a token id is outside the vocabulary");
-      rows.push_back({token, start + i, c});
-    }
-    if (b.needs_logits[c]) logit_rows.push_back(num_rows() - 1);
-    longest_context = std::max(longest_context, start + count);
-    const auto heads = static_cast<int32_t>(shape.num_heads / shape.num_kv_heads);
-    for (int32_t kv = 0; kv < static_cast<int32_t>(shape.num_kv_heads); kv++)
-      for (int32_t q = 0; q < count * heads; q += query_tile)
-        tiles.push_back({c, kv, q, std::min(query_tile, count * heads - q)});
   }
+  for (int32_t c = 0; c < batch.num_chunks; c++)
+    for (int32_t i = 0; i < batch.start_positions[c] / EL_BLOCK_TOKENS; i++)
+      require(!is_written[block_at(c, i)], "a sequence reads a block that the step writes");
+}
+
+void Step::list_adapters(int32_t chunk, std::vector<std::vector<AdapterEntry>>& by_slot) {
+  const el_batch& b = batch;
+  for (int32_t a = b.adapter_offsets[chunk]; a < b.adapter_offsets[chunk + 1]; a++) {
+    require(b.adapter_slots[a] >= 0 && b.adapter_slots[a] < slots_.size(),
+            "there is no such adapter slot");
+    require(std::isfinite(b.adapter_weights[a]), "an adapter weight is not finite");
+    if (b.adapter_weights[a] == 0.0f) continue;
+    num_entries_ += static_cast<size_t>(count_of(chunk));
+    require(num_entries_ <= kMaxEntries, "a step has too many rows with adapters");
+    for (int32_t i = 0; i < count_of(chunk); i++)
+      by_slot[static_cast<size_t>(b.adapter_slots[a])].push_back(
+          {num_rows() + i, b.adapter_weights[a]});
+  }
+}
+
+void Step::list_rows(int32_t chunk, const PackedHeader& shape, int query_tile) {
+  const int32_t count = count_of(chunk);
+  const int32_t start = batch.start_positions[chunk];
+  for (int32_t i = 0; i < count; i++)
+    rows.push_back({batch.token_ids[batch.token_offsets[chunk] + i], start + i, chunk});
+  if (batch.needs_logits[chunk] != 0) logit_rows.push_back(num_rows() - 1);
+  longest_context = std::max(longest_context, start + count);
+  const auto heads = static_cast<int32_t>(shape.num_heads / shape.num_kv_heads);
+  for (int32_t kv = 0; kv < static_cast<int32_t>(shape.num_kv_heads); kv++)
+    for (int32_t q = 0; q < count * heads; q += query_tile)
+      tiles.push_back({chunk, kv, q, std::min(query_tile, count * heads - q)});
 }
 
 void Step::group_entries(const std::vector<std::vector<AdapterEntry>>& by_slot) {

@@ -59,20 +59,28 @@ struct Step {
   std::vector<QueryTile> tiles;
   int32_t longest_context = 0;
 
- private:
-  void check_and_list(const PackedHeader& shape, const el_limits& limits, int query_tile,
-                      std::vector<std::vector<AdapterEntry>>& by_slot);
-  void group_entries(const std::vector<std::vector<AdapterEntry>>& by_slot);
-
-  LoraSlots& slots_;
-  std::vector<int32_t> held_;
-
- public:
-
   int num_rows() const { return static_cast<int>(rows.size()); }
   int32_t block_of(int32_t chunk, int32_t position) const {
     return batch.block_tables[batch.block_offsets[chunk] + position / EL_BLOCK_TOKENS];
   }
+
+ private:
+  void check_chunk(int32_t chunk, const PackedHeader& shape, const el_limits& limits) const;
+  void check_sharing(const el_limits& limits) const;
+  void list_adapters(int32_t chunk, std::vector<std::vector<AdapterEntry>>& by_slot);
+  void list_rows(int32_t chunk, const PackedHeader& shape, int query_tile);
+  void group_entries(const std::vector<std::vector<AdapterEntry>>& by_slot);
+
+  int32_t count_of(int32_t chunk) const {
+    return batch.token_offsets[chunk + 1] - batch.token_offsets[chunk];
+  }
+  static int32_t num_blocks_of(int32_t tokens) {
+    return (tokens + EL_BLOCK_TOKENS - 1) / EL_BLOCK_TOKENS;
+  }
+
+  LoraSlots& slots_;
+  std::vector<int32_t> held_;
+  size_t num_entries_ = 0;
 };
 
 }  // namespace edgelora

@@ -1,0 +1,24 @@
+// native_check script MODEL OUTPUT | refusals MODEL | churn MODEL ROWS
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "script.h"
+
+int main(int argc, char** argv) {
+  using namespace edgelora::check;
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() == 3 && words[0] == "script") {
+    run_script(words[1], words[2]);
+  } else if (words.size() == 2 && words[0] == "refusals") {
+    run_refusals(words[1]);
+  } else if (words.size() == 3 && words[0] == "churn") {
+    run_churn(words[1], std::atoi(words[2].c_str()));
+  } else {
+    std::fputs("usage: native_check script MODEL OUTPUT | refusals MODEL | churn MODEL ROWS\n",
+               stderr);
+    return 2;
+  }
+  return 0;
+}

@@ -1,0 +1,106 @@
+"""Packs tiny random models: `python native_models.py FOLDER` writes one file for each family."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from edgelora_native.matrices import Matrix, quantise4, quantise8
+from edgelora_native.packing import Layer, ModelShape, write_packed
+
+LLAMA = ModelShape(
+    vocab_size=256,
+    hidden_size=64,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_size=32,
+    feed_forward_size=96,
+    max_context_tokens=128,
+    norm_epsilon=1e-5,
+)
+QWEN = ModelShape(
+    vocab_size=272,
+    hidden_size=96,
+    num_layers=3,
+    num_heads=7,
+    num_kv_heads=1,
+    head_size=64,
+    feed_forward_size=160,
+    max_context_tokens=128,
+    norm_epsilon=1e-6,
+    attention_factor=1.2,
+)
+SMALLEST = ModelShape(
+    vocab_size=16,
+    hidden_size=32,
+    num_layers=1,
+    num_heads=1,
+    num_kv_heads=1,
+    head_size=32,
+    feed_forward_size=32,
+    max_context_tokens=64,
+    norm_epsilon=1e-5,
+)
+
+
+def write_model(path: Path, shape: ModelShape, *, is_qwen: bool) -> None:
+    """Packs random weights; Qwen models have biases, norms of query and key, and an untied head."""
+    rng = np.random.default_rng(5)
+
+    def values(*sizes: int) -> np.ndarray:
+        return rng.normal(0, 0.2, sizes).astype(np.float32)
+
+    def norm(size: int) -> np.ndarray:
+        return rng.uniform(0.5, 1.5, size).astype(np.float32)
+
+    def layer() -> Layer:
+        hidden, inner = shape.hidden_size, shape.feed_forward_size
+        query, key = shape.num_heads * shape.head_size, shape.num_kv_heads * shape.head_size
+
+        def attention(rows: int, columns: int) -> Matrix:
+            weights = values(rows, columns)
+            return quantise8(weights) if is_qwen else quantise4(weights)
+
+        return Layer(
+            attention_norm=norm(hidden),
+            query=attention(query, hidden),
+            key=attention(key, hidden),
+            value=attention(key, hidden),
+            output=quantise4(values(hidden, query)),
+            feed_forward_norm=norm(hidden),
+            gate=quantise4(values(inner, hidden)),
+            up=quantise4(values(inner, hidden)),
+            down=quantise4(values(hidden, inner)),
+            qkv_bias=values(query + 2 * key) if is_qwen else None,
+            query_norm=norm(shape.head_size) if is_qwen else None,
+            key_norm=norm(shape.head_size) if is_qwen else None,
+        )
+
+    head = values(shape.vocab_size, shape.hidden_size)
+    pairs = np.arange(0, shape.head_size, 2, dtype=np.float32) / shape.head_size
+    write_packed(
+        path,
+        shape,
+        head=quantise8(head),
+        final_norm=norm(shape.hidden_size),
+        embedding=quantise4(values(*head.shape)) if is_qwen else None,
+        inverse_frequencies=(1.0 / 10000.0**pairs).astype(np.float32),
+        layers=[layer() for _ in range(shape.num_layers)],
+    )
+
+
+def main(folder: Path) -> None:
+    """Writes llama, qwen and the two smallest ones, which seed the fuzzers."""
+    for name, shape, is_qwen in (
+        ("llama", LLAMA, False),
+        ("qwen", QWEN, True),
+        ("smallest-llama", SMALLEST, False),
+        ("smallest-qwen", SMALLEST, True),
+    ):
+        write_model(folder / f"{name}.edgelora", shape, is_qwen=is_qwen)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
