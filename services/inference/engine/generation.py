@@ -103,7 +103,7 @@ class Generation:
             finish_reason=reason,
             stop_string=self.stop_string,
             num_prompt_tokens=self.sequence.num_prompt_tokens,
-            num_cached_prompt_tokens=self.sequence.num_cached_prompt_tokens or 0,
+            num_cached_prompt_tokens=self.sequence.num_cached_prompt_tokens,
             num_output_tokens=self.sequence.num_output_tokens,
             queue_s=max(0.0, admitted_s - start - self._adapter_load_s),
             adapter_load_s=self._adapter_load_s,

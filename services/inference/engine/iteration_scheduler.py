@@ -231,6 +231,7 @@ class IterationScheduler:
                 budget -= self._schedule(sequence, 1)
         for sequence in running:
             if budget and sequence.status is SequenceStatus.RUNNING and sequence.is_prefilling:
+                self.prefixes.extend(sequence)
                 budget -= self._schedule(sequence, min(budget, sequence.num_uncached_tokens))
 
     def _schedule(self, sequence: Sequence, num_tokens: int) -> int:

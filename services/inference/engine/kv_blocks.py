@@ -65,6 +65,13 @@ class KvBlockPool:
             self._by_key[key] = block
             self._keys[block] = key
 
+    def withdraw(self, blocks: Iterable[int]) -> None:
+        """Lets held blocks be found no more."""
+        for block in blocks:
+            key = self._keys.pop(block, None)
+            if key is not None:
+                del self._by_key[key]
+
     def share(self, keys: Iterable[bytes]) -> list[int]:
         """Takes hold of the published blocks with these keys, up to the first that is missing."""
         shared = []

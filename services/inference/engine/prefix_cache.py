@@ -32,39 +32,68 @@ class PrefixCache:
         self._base_digest = base_digest
         self._is_enabled = is_enabled
         self.num_lookup_tokens = 0
-        """Prompt tokens of admitted sequences that could have been found."""
+        """Prompt tokens of sequences that got their blocks."""
         self.num_hit_tokens = 0
-        """Those of them that were."""
+        """Those of them that were found."""
 
     def take(self, sequence: Sequence) -> list[int]:
-        """Takes hold of the blocks of the longest known prefix.
+        """Takes hold of the blocks of the longest known prefix, before the sequence has its own.
 
         It ends before the newest token, which has to run for its logits.
         """
-        num_blocks = (len(sequence.token_ids) - 1) // self._blocks.block_size
-        return self._blocks.share(self._keys(sequence, num_blocks))
+        return self._blocks.share(self._keys(sequence, self._num_findable(sequence)))
 
     def begin(self, sequence: Sequence, shared: list[int]) -> None:
         """Lets a sequence start behind the blocks that `take` found."""
-        num_tokens = len(shared) * self._blocks.block_size
-        sequence.num_cached_tokens = sequence.num_reused_tokens = num_tokens
-        sequence.num_published_blocks = len(shared)
-        if sequence.num_cached_prompt_tokens is None:
-            sequence.num_cached_prompt_tokens = num_tokens
-            self.num_hit_tokens += num_tokens
-            if self._is_enabled and sequence.tenant_id is not None:
+        if not sequence.num_preemptions:
+            sequence.num_cached_prompt_tokens = 0
+            if self._is_sharing(sequence):
                 self.num_lookup_tokens += sequence.num_prompt_tokens
+        self._skip_to(sequence, len(shared))
+
+    def extend(self, sequence: Sequence) -> None:
+        """Looks again, for what others have computed since; their blocks replace its own."""
+        first = sequence.num_cached_tokens // self._blocks.block_size
+        last = self._num_findable(sequence)
+        if first == last:
+            return
+        found = self._blocks.share(self._keys(sequence, last)[first:])
+        if found:
+            replaced = slice(first, first + len(found))
+            self._blocks.free(sequence.block_table[replaced])
+            sequence.block_table[replaced] = found
+            self._skip_to(sequence, first + len(found))
 
     def publish(self, sequence: Sequence) -> None:
-        """Offers a sequence's full blocks. Only for one whose newest logits are finite."""
-        num_blocks = sequence.num_cached_tokens // self._blocks.block_size
-        if num_blocks == sequence.num_published_blocks:
-            return
+        """Offers the blocks that are full by now."""
         first = sequence.num_published_blocks
+        num_blocks = sequence.num_cached_tokens // self._blocks.block_size
+        if num_blocks == first:
+            return
         keys = self._keys(sequence, num_blocks)
         for block, key in zip(sequence.block_table[first:], keys[first:], strict=False):
             self._blocks.publish(block, key)
         sequence.num_published_blocks = num_blocks
+
+    def withdraw(self, sequence: Sequence) -> None:
+        """Offers its blocks no more: what they hold may be why the sequence went wrong."""
+        self._blocks.withdraw(sequence.block_table)
+
+    def _skip_to(self, sequence: Sequence, num_blocks: int) -> None:
+        num_tokens = num_blocks * self._blocks.block_size
+        num_found = num_tokens - sequence.num_cached_tokens
+        sequence.num_cached_tokens = num_tokens
+        sequence.num_reused_tokens += num_found
+        sequence.num_published_blocks = num_blocks
+        if not sequence.num_preemptions:
+            sequence.num_cached_prompt_tokens += num_found
+            self.num_hit_tokens += num_found
+
+    def _num_findable(self, sequence: Sequence) -> int:
+        return (len(sequence.token_ids) - 1) // self._blocks.block_size
+
+    def _is_sharing(self, sequence: Sequence) -> bool:
+        return self._is_enabled and sequence.tenant_id is not None
 
     def _keys(self, sequence: Sequence, num_blocks: int) -> list[bytes]:
         if not self._is_enabled or sequence.tenant_id is None:

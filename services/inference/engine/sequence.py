@@ -126,9 +126,9 @@ class Sequence:
     """Keys of its full blocks, as far as they were needed; they outlast a preemption."""
     num_published_blocks: int = field(default=0, init=False)
     num_reused_tokens: int = field(default=0, init=False)
-    """Cached tokens that it found computed when it got its blocks."""
-    num_cached_prompt_tokens: int | None = field(default=None, init=False)
-    """The same at the first time; None before."""
+    """Cached tokens that it found computed."""
+    num_cached_prompt_tokens: int = field(default=0, init=False)
+    """Tokens of the prompt that it never had to compute."""
     slot_weights: tuple[SlotWeight, ...] = field(default=(), init=False)
     """Set while the sequence holds its slots."""
     slots_wanted_since_s: float | None = field(default=None, init=False)

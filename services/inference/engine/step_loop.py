@@ -231,8 +231,7 @@ class StepLoop:
                 "forward_failed", error=type(error).__name__, num_sequences=len(chunks)
             )
             if len(chunks) == 1:
-                self._fail(self._generation(chunks[0]), InternalError("the model failed"))
-                self._num_failed_rows += 1
+                self._fail_row(chunks[0], InternalError("the model failed"))
                 return [], np.empty((0, 0), dtype=np.float32)
             parts = [self._forward([chunk]) for chunk in chunks]
             rows = [logits for _, logits in parts if len(logits)]
@@ -241,6 +240,7 @@ class StepLoop:
         finished = [chunk for chunk in chunks if chunk.needs_logits]
         for chunk in chunks:
             chunk.sequence.num_cached_tokens += chunk.num_tokens
+            self._scheduler.prefixes.publish(chunk.sequence)
         return finished, logits
 
     def _sample(self, chunks: list[ScheduledChunk], logits: Logits) -> None:
@@ -250,11 +250,9 @@ class StepLoop:
         for chunk, row, is_finite in zip(chunks, logits, finite_rows(logits), strict=True):
             generation = self._generation(chunk)
             if not is_finite:
-                self._num_failed_rows += 1
                 get_logger().error("logits_not_finite", digests=generation.sequence.digests)
-                self._fail(generation, InternalError("the model's output was not a number"))
+                self._fail_row(chunk, InternalError("the model's output was not a number"))
                 continue
-            self._scheduler.prefixes.publish(generation.sequence)
             reason = generation.accept(row, now_s)
             self._num_output_tokens += 1
             self._send_delta(generation, now_s, is_urgent=reason is not None)
@@ -273,6 +271,11 @@ class StepLoop:
 
     def _users(self, digest: str) -> list[Generation]:
         return [each for each in self._generations.values() if digest in each.sequence.digests]
+
+    def _fail_row(self, chunk: ScheduledChunk, error: EdgeLoraError) -> None:
+        self._num_failed_rows += 1
+        self._scheduler.prefixes.withdraw(chunk.sequence)
+        self._fail(self._generation(chunk), error)
 
     def _fail(self, generation: Generation, error: EdgeLoraError) -> None:
         self._end(generation, Failed(error))

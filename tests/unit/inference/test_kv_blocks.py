@@ -71,6 +71,20 @@ def test_published_blocks_go_last_and_the_least_recently_used_first_ends_before_
     assert pool.share([b"old"]) == []
 
 
+def test_a_withdrawn_block_is_found_no_more_and_is_empty_once_nobody_holds_it():
+    pool = KvBlockPool(4, 16)
+    blocks = pool.allocate(2)
+    pool.publish(blocks[0], b"a")
+    pool.share([b"a"])
+    pool.withdraw(blocks)
+    assert pool.share([b"a"]) == []
+    pool.publish(blocks[1], b"a")
+    pool.free(blocks[:1])
+    assert pool.num_free == 2
+    pool.free(blocks)
+    assert (pool.num_free, pool.num_published) == (4, 1)
+
+
 def test_what_giving_tables_back_would_free():
     pool = KvBlockPool(8, 16)
     one = pool.allocate(3)

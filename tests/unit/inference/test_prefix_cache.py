@@ -5,11 +5,12 @@ import pytest
 
 from services.inference.engine.events import Completed, Failed
 from services.inference.engine.prefix_cache import root_key
-from services.inference.engine.sequence import AdapterUse, Priority
+from services.inference.engine.sequence import AdapterUse, Priority, SequenceStatus
 from tests.support.stand_in_backend import stand_in_weights
 from tests.support.step_bench import BLOCK_SIZE, StepBench, solo_text
 
 PROMPT = list(range(1, 14))  # three full blocks and one token
+OTHER = list(range(60, 80))
 
 
 def run(bench, prompt=PROMPT, adapters=(), **options):
@@ -158,17 +159,69 @@ def test_a_preempted_sequence_finds_its_own_blocks():
     assert bench.end(batch).num_cached_prompt_tokens == 0
 
 
-def test_blocks_shared_by_two_are_no_room_for_a_third():
-    bench = StepBench(num_blocks=10, max_num_seqs=3)
-    run(bench, max_tokens=2)
-    low = [bench.add(PROMPT, max_tokens=8, priority=Priority.BATCH) for _ in range(2)]
+def test_shared_blocks_are_no_room_that_a_preemption_would_make():
+    bench = StepBench(num_blocks=8)
+    run(bench, max_tokens=1)
+    keeper = bench.add(PROMPT, max_tokens=3)
+    low = bench.add(PROMPT, max_tokens=2, priority=Priority.BATCH)
     bench.step()
-    urgent = bench.add([60 + n for n in range(24)], max_tokens=4)
+    assert bench.loop.status().num_free_kv_blocks == 3
+    urgent = bench.add(OTHER, max_tokens=2)
     bench.run()
-    for sequence_id in low:
-        assert bench.text(sequence_id) == solo_text(PROMPT, (), 8)
-    assert bench.text(urgent) == solo_text([60 + n for n in range(24)], (), 4)
+    assert bench.end(low).num_preemptions == 0
+    texts = [bench.text(sequence_id) for sequence_id in (keeper, low, urgent)]
+    assert texts == [solo_text(PROMPT, (), 3), solo_text(PROMPT, (), 2), solo_text(OTHER, (), 2)]
     bench.assert_at_rest()
+
+
+def test_one_that_only_found_blocks_was_not_preempted():
+    bench = StepBench(num_blocks=12, budget=4)
+    run(bench, max_tokens=1)
+    bench.add(OTHER, max_tokens=1)
+    late = bench.add(PROMPT, max_tokens=2, priority=Priority.BATCH)
+    bench.step()
+    assert len(bench.sequences[late].block_table) == 4
+    bench.add(OTHER[::-1], max_tokens=1)
+    bench.step()
+    assert bench.sequences[late].block_table == []
+    bench.run()
+    assert bench.end(late).num_preemptions == 0
+    assert bench.text(late) == solo_text(PROMPT, (), 2)
+
+
+def test_requests_that_come_together_compute_their_common_start_once():
+    bench = StepBench(num_blocks=64, max_num_seqs=8, budget=16)
+    common = list(range(1, 41))
+    prompts = [[*common, 50 + n] for n in range(6)]
+    ids = [bench.add(prompt) for prompt in prompts]
+    num_run = []
+    bench.backend.before_forward = lambda chunks: num_run.append(
+        sum(len(chunk.token_ids) for chunk in chunks if chunk.start_position < len(common))
+    )
+    bench.run()
+    assert [bench.text(each) for each in ids] == [solo_text(prompt, (), 6) for prompt in prompts]
+    cached = [bench.end(each).num_cached_prompt_tokens for each in ids]
+    # The second one had begun beside the first.
+    assert cached == [0, 33, 40, 40, 40, 40]
+    assert sum(num_run) == len(common) + 7 + 1
+    bench.assert_at_rest()
+
+
+def test_what_was_computed_of_a_prompt_outlasts_its_preemption():
+    bench = StepBench(num_blocks=32, max_num_seqs=1, budget=8)
+    prompt = list(range(1, 31))
+    batch = bench.add(prompt, priority=Priority.BATCH)
+    bench.step()
+    bench.step()
+    bench.add([50], max_tokens=2)
+    bench.step()
+    sequence = bench.sequences[batch]
+    assert sequence.status is SequenceStatus.WAITING
+    while sequence.block_table == []:
+        bench.step()
+    assert sequence.num_reused_tokens == 16
+    bench.run()
+    assert bench.text(batch) == solo_text(prompt, (), 6)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -185,3 +238,18 @@ def test_blocks_of_a_row_that_went_wrong_are_not_offered_F31(value):
     bench.backend.edit_logits = lambda chunks, logits: None
     assert bench.loop.status().num_cached_kv_blocks == 0
     assert run(bench) == (solo_text(PROMPT, (), 6), 0)
+
+
+def test_blocks_of_a_failed_forward_are_not_offered_F31():
+    bench = StepBench(budget=4)
+
+    def fail(chunks):
+        if any(chunk.start_position >= 8 for chunk in chunks):
+            raise RuntimeError
+
+    bench.backend.before_forward = fail
+    failed = bench.add(PROMPT)
+    bench.run()
+    assert isinstance(bench.end(failed), Failed)
+    assert bench.loop.status().num_cached_kv_blocks == 0
+    bench.assert_at_rest()

@@ -1,0 +1,97 @@
+"""The engine on the native core: the same bits whatever is shared, cut, preempted or loaded."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from services.inference.backends.native_backend import NativeBackend
+from tests.support.native_engine import native_engine, write_native_model
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    obstacle = NativeBackend.probe()
+    if obstacle is not None:
+        pytest.skip(obstacle)
+    folder = tmp_path_factory.mktemp("model")
+    write_native_model(folder)
+    return folder
+
+
+def random_tokens(count, seed):
+    return np.random.default_rng(seed).integers(0, 256, count).tolist()
+
+
+async def alone(model, asked):
+    """What each request is answered when nothing is shared and nobody else is there."""
+    async with native_engine(model, prefix_caching=False, max_loras=8) as bench:
+        return [(await bench.answer(*request))[0] for request in asked]
+
+
+@pytest.mark.parametrize("budget", [8, 24, 96])
+async def test_hits_chunks_preemptions_and_company_change_no_bit_I4_Q07_Q12(model, budget):
+    system, other = random_tokens(64, 1), random_tokens(40, 2)
+    asked = [
+        (system + random_tokens(1, 3), {}, 50),
+        (system + random_tokens(9, 4), {}, 50),
+        (system, {}, 5),
+        (system[:33] + random_tokens(20, 5), {1: 1.0}, 60),
+        (system + random_tokens(17, 6), {1: 1.0}, 40),
+        (system + random_tokens(17, 6), {1: 0.5}, 40),
+        (system + random_tokens(3, 7), {1: 1.0, 2: 0.5}, 40),
+        (other, {2: 1.0}, 60),
+        (other + random_tokens(5, 8), {3: 1.0}, 60),
+    ]
+    expected = await alone(model, asked)
+    async with native_engine(model, num_blocks=20, budget=budget) as bench:
+        for _ in range(3):
+            answers = await asyncio.gather(*(bench.answer(*request) for request in asked))
+            assert [tokens for tokens, _ in answers] == expected
+    status = bench.engine.status
+    assert 0 < status.num_prefix_hit_tokens < status.num_prefix_lookup_tokens
+    assert status.num_preemptions > 0
+    assert status.num_free_kv_blocks == status.num_kv_blocks
+
+
+async def test_a_hit_runs_only_what_is_new_and_answers_the_same_bits(model):
+    prompt = random_tokens(70, 1)
+    asked = [(prompt, adapters, 12) for adapters in ({}, {1: 1.0}, {1: 0.5}, {1: 1.0, 2: 1.0})]
+    expected = await alone(model, asked)
+    async with native_engine(model) as bench:
+        for num_cached in (0, 64):
+            for request, tokens in zip(asked, expected, strict=True):
+                got, end = await bench.answer(*request)
+                assert got == tokens
+                assert end.num_cached_prompt_tokens == num_cached
+        _, end = await bench.answer(*asked[0], tenant_id="another")
+        assert end.num_cached_prompt_tokens == 0
+
+
+async def test_adapters_come_and_go_beside_streams_that_never_notice_Q05_Q08(model):
+    anchors = [(random_tokens(20, n), {n: 1.0}, 100) for n in (1, 2)]
+    passers = [(random_tokens(20, n), {n: 1.0}, 2) for n in range(3, 9)]
+    expected = await alone(model, [*anchors, *passers])
+    async with native_engine(model, max_loras=3) as bench:
+        first = await asyncio.gather(*(bench.answer(p, a, 1) for p, a, _ in anchors))
+        assert all(end.adapter_load_s > 0 for _, end in first)
+        is_over = False
+
+        async def pass_by():
+            """One slot is left, so every request of another adapter takes it from the last."""
+            count = 0
+            while not is_over or count < 30:
+                number = count % len(passers)
+                tokens, _ = await bench.answer(*passers[number])
+                assert tokens == expected[len(anchors) + number]
+                count += 1
+
+        passing = asyncio.create_task(pass_by())
+        for _ in range(6):
+            answers = await asyncio.gather(*(bench.answer(*request) for request in anchors))
+            assert [tokens for tokens, _ in answers] == expected[: len(anchors)]
+        is_over = True
+        await passing
+        assert bench.observer.num_fetched >= 30
