@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from services.chassis.logs import get_logger
 from services.chassis.server import run_service
-from services.inference.backends.torch_factory import make_torch_backend
+from services.inference.backends.choice import choose_backend, make_backend
 from services.inference.config import InferenceConfig
 from services.inference.worker import serve_until_end
 
@@ -13,8 +14,9 @@ from services.inference.worker import serve_until_end
 async def main(environ: Mapping[str, str]) -> None:
     """Serves until SIGTERM or SIGINT; exits with status 70 when the engine dies."""
     config = InferenceConfig.from_env(environ)
-    backend = make_torch_backend(num_threads=config.num_threads, dtype=config.dtype)
-    await serve_until_end(config, backend)
+    choice = choose_backend(config.backend, config.model_directory)
+    get_logger().info("backend_chosen", backend=choice.name, reason=choice.reason)
+    await serve_until_end(config, make_backend(choice, config))
 
 
 if __name__ == "__main__":

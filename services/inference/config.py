@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.chassis.settings import Settings
+from services.inference.processor_cores import count_physical_cores
 
 PREFIX = "EDGELORA_INFERENCE_"
-BACKENDS = ("torch",)
-DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
+BACKENDS = ("auto", "native", "torch")
+DTYPES = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +32,13 @@ class InferenceConfig:
     seal_key: bytes = field(repr=False)
     """SEAL_KEY_FILE: file with the node's seal key, at least 32 bytes."""
     backend: str
-    """BACKEND: `torch`."""
+    """BACKEND: `auto`, `native` or `torch`; auto takes native where it runs, default auto."""
     num_threads: int
-    """THREADS: threads the back end computes with, default one for each core of this process."""
+    """THREADS: threads the back end computes with, default one for each physical
+    core of this process."""
     dtype: str
-    """DTYPE: `float32` or `bfloat16`, of weights and KV cache, default float32."""
+    """DTYPE: `float32` or `bfloat16`, of the torch back end's weights and KV cache, default
+    float32."""
     max_loras: int
     """MAX_LORAS: adapter slots, default 16."""
     max_lora_rank: int
@@ -48,7 +50,10 @@ class InferenceConfig:
     kv_cache_bytes: int
     """KV_CACHE_SIZE: size of the KV cache, default 512MiB."""
     block_size: int
-    """BLOCK_SIZE: tokens in a KV block, default 16."""
+    """BLOCK_SIZE: tokens in a KV block, default 16, which the native back end needs."""
+    prefix_caching: bool
+    """PREFIX_CACHING: whether a tenant's requests share the computed start of their prompts,
+    default true."""
     slot_patience_s: float
     """SLOT_PATIENCE: how long a request waits for an adapter slot before room is made, default 2s;
     after twice that it gets one from a request of its class."""
@@ -76,9 +81,9 @@ class InferenceConfig:
             store_address=settings.text("STORE_ADDRESS"),
             shared_blob_directory=None if shared == "-" else Path(shared),
             seal_key=settings.secret_file("SEAL_KEY_FILE"),
-            backend=settings.choice("BACKEND", "torch", BACKENDS),
-            num_threads=settings.integer("THREADS", _num_cores(), low=1, high=1024),
-            dtype=settings.choice("DTYPE", "float32", tuple(DTYPE_BYTES)),
+            backend=settings.choice("BACKEND", "auto", BACKENDS),
+            num_threads=settings.integer("THREADS", count_physical_cores(), low=1, high=1024),
+            dtype=settings.choice("DTYPE", "float32", DTYPES),
             max_loras=settings.integer("MAX_LORAS", 16, low=1, high=1024),
             max_lora_rank=settings.integer("MAX_LORA_RANK", 64, low=1, high=512),
             max_num_seqs=max_num_seqs,
@@ -87,6 +92,7 @@ class InferenceConfig:
             ),
             kv_cache_bytes=settings.size_bytes("KV_CACHE_SIZE", 512 * 2**20),
             block_size=settings.integer("BLOCK_SIZE", 16, low=1, high=1024),
+            prefix_caching=settings.boolean("PREFIX_CACHING", True),
             slot_patience_s=settings.duration_s("SLOT_PATIENCE", 2.0),
             fetch_timeout_s=settings.duration_s("FETCH_TIMEOUT", 10.0),
             refusal_hold_s=settings.duration_s("REFUSAL_HOLD", 30.0),
@@ -95,7 +101,3 @@ class InferenceConfig:
         )
         settings.finish()
         return config
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from services.chassis.base_model import BaseModel
 from services.chassis.settings import ConfigError
 from services.inference.backends.base import BackendLimits
-from services.inference.config import DTYPE_BYTES, PREFIX, InferenceConfig
+from services.inference.config import PREFIX, InferenceConfig
 from services.inference.engine.config import EngineConfig
 from services.inference.engine.iteration_scheduler import StepLimits
 from services.inference.model_files import canary_token_ids, read_eos_token_ids
@@ -14,17 +14,17 @@ from services.inference.tokenizer import TextTokenizer
 _MIN_SEQUENCE_TOKENS = 64
 
 
-def kv_bytes_per_token(model: BaseModel, dtype: str) -> int:
-    """Bytes the keys and values of one token take in all layers."""
-    features = model.targets["k_proj"][0] + model.targets["v_proj"][0]
-    return model.num_layers * features * DTYPE_BYTES[dtype]
-
-
 def make_engine_config(
-    config: InferenceConfig, model: BaseModel, tokenizer: TextTokenizer
+    config: InferenceConfig,
+    model: BaseModel,
+    tokenizer: TextTokenizer,
+    kv_bytes_per_token: int,
 ) -> EngineConfig:
-    """Raises ConfigError when the KV cache is too small to be of use."""
-    block_bytes = config.block_size * kv_bytes_per_token(model, config.dtype)
+    """`kv_bytes_per_token`: of the back end in use, see Backend.
+
+    Raises ConfigError when the KV cache is too small to be of use.
+    """
+    block_bytes = config.block_size * kv_bytes_per_token
     # More than every sequence at full length is never used.
     most_blocks = config.max_num_seqs * -(-model.max_context_tokens // config.block_size)
     engine_config = EngineConfig(
@@ -44,10 +44,11 @@ def make_engine_config(
         token_bytes=tokenizer.token_bytes,
         eos_token_ids=read_eos_token_ids(config.model_directory, tokenizer),
         canary_token_ids=canary_token_ids(tokenizer),
+        prefix_caching=config.prefix_caching,
     )
     if engine_config.capacity_tokens < _MIN_SEQUENCE_TOKENS:
         raise ConfigError(
             f"{PREFIX}KV_CACHE_SIZE is too small: a token of {model.name} takes "
-            f"{kv_bytes_per_token(model, config.dtype)} bytes"
+            f"{kv_bytes_per_token} bytes"
         )
     return engine_config

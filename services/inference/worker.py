@@ -77,7 +77,7 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
         template = ChatTemplate.load(config.model_directory, tokenizer.control_tokens)
     except ValueError as error:
         raise ConfigError(f"{PREFIX}MODEL_DIRECTORY: {error}") from error
-    engine_config = make_engine_config(config, model, tokenizer)
+    engine_config = make_engine_config(config, model, tokenizer, backend.kv_bytes_per_token(model))
     engine = Engine(backend, engine_config)
     max_sequence_tokens = min(model.max_context_tokens, engine_config.capacity_tokens)
     encoder = PromptEncoder(tokenizer, template, max_sequence_tokens)
@@ -109,7 +109,7 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             model,
             Sealer(config.seal_key),
             worker=config.name,
-            backend=config.backend,
+            backend=backend.name,
             max_sequence_tokens=max_sequence_tokens,
             max_loras=config.max_loras,
             max_lora_rank=config.max_lora_rank,
@@ -119,7 +119,7 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
         tasks: list[asyncio.Task[None]] = []
         try:
             async with host.serving():
-                await engine.start(loading)
+                await _start(engine, loading)
                 await generate_one_token(engine, engine_config.canary_token_ids)
                 tasks += [asyncio.create_task(reporter.run()), asyncio.create_task(watch.run())]
                 yield Worker(host, engine, engine_died, tasks)
@@ -131,6 +131,13 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             await engine.stop()
             source.close()
             encoder.close()
+
+
+async def _start(engine: Engine, loading: AdapterLoading) -> None:
+    try:
+        await engine.start(loading)
+    except ValueError as error:
+        raise ConfigError(f"{PREFIX}MODEL_DIRECTORY: {error}") from error
 
 
 async def serve_until_end(config: InferenceConfig, backend: Backend) -> None:

@@ -56,6 +56,11 @@ class SequenceChunk:
     """Whether the logits after the last token are wanted."""
 
 
+def kv_features(model: BaseModel) -> int:
+    """Numbers that the keys and values of one token are, in all layers."""
+    return model.num_layers * (model.targets["k_proj"][0] + model.targets["v_proj"][0])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendTelemetry:
     """Memory a back end holds, in bytes."""
@@ -66,11 +71,28 @@ class BackendTelemetry:
 
 
 class Backend(Protocol):
-    """Runs one model with per-row LoRA adapters. Used from one thread only."""
+    """Runs one model with per-row LoRA adapters.
+
+    Used from one thread, but for `load_adapter` where it may run beside `forward`.
+    """
+
+    @property
+    def name(self) -> str:
+        """What this back end is called in settings and reports."""
+        ...
+
+    @property
+    def loads_beside_forward(self) -> bool:
+        """Whether one other thread may call `load_adapter` while steps run."""
+        ...
 
     @staticmethod
     def probe() -> str | None:
         """Returns None when this back end can run on this machine, else the reason why not."""
+        ...
+
+    def kv_bytes_per_token(self, model: BaseModel) -> int:
+        """Returns the bytes the keys and values of one token take in all layers."""
         ...
 
     def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:

@@ -11,21 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgelora.adapter_format.weights import AdapterWeights
-from services.chassis.base_model import BaseModel
-from services.inference.backends.base import BackendLimits, BackendTelemetry, SequenceChunk
+from services.chassis.base_model import NATIVE_FILE, BaseModel
+from services.inference.backends.base import (
+    BackendLimits,
+    BackendTelemetry,
+    SequenceChunk,
+    kv_features,
+)
 
 if TYPE_CHECKING:
     from edgelora_native import Engine
 
 PACKAGE = "edgelora_native"
-PACKED_FILE = "model.edgelora"
-"""The packed weights in a prepared model directory."""
+_HALF_BYTES = 2
 
 
 class NativeBackend:
     """Implements `base.Backend` over one packed model file."""
 
+    name = "native"
+    loads_beside_forward = True
+
     _engine: Engine
+    _vocab_size: int
 
     def __init__(self, *, num_threads: int) -> None:
         """`num_threads`: threads that compute, the engine's own thread among them."""
@@ -44,16 +52,21 @@ class NativeBackend:
             return str(error)
         return None
 
+    def kv_bytes_per_token(self, model: BaseModel) -> int:
+        """See Backend. Keys and values are kept in half precision."""
+        return kv_features(model) * _HALF_BYTES
+
     def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:
-        """See Backend. Blocks hold 16 tokens."""
+        """See Backend. Also raises ValueError when the packed file is not the one prepared."""
         from edgelora_native import BLOCK_TOKENS, Engine, Limits, NativeError
 
         if limits.block_size != BLOCK_TOKENS:
             raise ValueError(f"the native back end needs a block size of {BLOCK_TOKENS} tokens")
         model = BaseModel.load(directory)
+        model.verify_file(directory, NATIVE_FILE)
         try:
             self._engine = Engine(
-                directory / PACKED_FILE,
+                directory / NATIVE_FILE,
                 Limits(
                     num_kv_blocks=limits.num_kv_blocks,
                     max_loras=limits.max_loras,
@@ -64,7 +77,19 @@ class NativeBackend:
             )
         except NativeError as error:
             raise ValueError(str(error)) from error
+        self._check_model(model)
+        self._vocab_size = model.vocab_size
         return model
+
+    def _check_model(self, model: BaseModel) -> None:
+        packed = self._engine.description
+        is_same = (packed.hidden_size, packed.num_layers) == (model.hidden_size, model.num_layers)
+        is_enough = (
+            packed.vocab_size >= model.vocab_size
+            and packed.max_context_tokens >= model.max_context_tokens
+        )
+        if not (is_same and is_enough):
+            raise ValueError(f"{NATIVE_FILE} is of another model: prepare the model again")
 
     def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
         """See Backend. Factors are kept in half precision."""
@@ -86,7 +111,7 @@ class NativeBackend:
         """See Backend. A row's results are the same bits alone and in any company."""
         from edgelora_native import Chunk
 
-        return self._engine.forward(
+        logits = self._engine.forward(
             [
                 Chunk(
                     token_ids=chunk.token_ids,
@@ -98,6 +123,8 @@ class NativeBackend:
                 for chunk in chunks
             ]
         )
+        # The packed head may have columns more, to fill its last block.
+        return logits[:, : self._vocab_size]
 
     def telemetry(self) -> BackendTelemetry:
         """See Backend."""

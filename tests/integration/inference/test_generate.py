@@ -180,7 +180,7 @@ async def test_the_model_and_the_counts_are_told(bench):
     model = await bench.stub.GetModel(pb.GetModelRequest())
     assert (model.name, model.max_context_tokens) == ("stand-in", 128)
     assert model.vocab_size == TOKENIZER.get_vocab_size()
-    assert (model.backend, model.max_lora_rank) == ("torch", 16)
+    assert (model.backend, model.max_lora_rank) == ("stand-in", 16)
     status = await bench.status()
     assert status.num_adapter_slots == 2
     assert (status.weights_bytes, status.kv_cache_bytes, status.adapter_slots_bytes) == (1, 2, 3)

@@ -34,7 +34,9 @@ def place(tmp_path_factory):
 
 def start(place, module="services.inference", **settings):
     model = settings.pop("model", None) or prepared_model()
-    environ = worker_environ(place, model, **{"KV_CACHE_SIZE": "96MiB"} | settings)
+    environ = worker_environ(
+        place, model, **{"KV_CACHE_SIZE": "48MiB", "BLOCK_SIZE": "16"} | settings
+    )
     process = ServiceProcess(module, environ=environ, logs=place)
     process.wait_until_serving(f"unix:{place}/worker.sock")
     return process
@@ -127,10 +129,11 @@ async def test_an_engine_that_dies_takes_its_process_along_S09(tmp_path):
         ({"MAX_LORAS": "many"}, "EDGELORA_INFERENCE_MAX_LORAS"),
         ({"MODEL_DIRECTORY": "/nowhere"}, "/nowhere"),
         ({"KV_CACHE_SIZE": "1KiB"}, "KV_CACHE_SIZE is too small"),
+        ({"BACKEND": "native", "BLOCK_SIZE": "4"}, "BLOCK_SIZE must be 16"),
     ],
 )
 def test_wrong_settings_are_one_clear_line_and_status_2(tmp_path, changes, message):
-    environ = worker_environ(tmp_path, prepared_model(), **changes)
+    environ = worker_environ(tmp_path, prepared_model(), **{"BLOCK_SIZE": "16"} | changes)
     process = ServiceProcess("services.inference", environ=environ, logs=tmp_path)
     assert process.process.wait(60) == 2
     errors = process.errors().strip()

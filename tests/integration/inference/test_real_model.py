@@ -1,16 +1,23 @@
-"""The whole worker on the real model and the torch back end."""
+"""The whole worker on the real model and the native back end."""
 
 import asyncio
 
 import pytest
 
 from services.chassis.base_model import BaseModel
-from services.inference.backends.torch_factory import make_torch_backend
+from services.inference.backends.native_backend import NativeBackend
 from tests.support.adapter_files import AdapterFiles, config_bytes, safetensors_bytes, tensors
 from tests.support.prepared_model import prepared_model
 from tests.support.worker_bench import worker_bench
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True)
+def _native_core():
+    obstacle = NativeBackend.probe()
+    if obstacle is not None:
+        pytest.skip(obstacle)
 
 
 def adapter(seed, modules=("q_proj", "v_proj"), scale=0.15):
@@ -24,14 +31,13 @@ def adapter(seed, modules=("q_proj", "v_proj"), scale=0.15):
 
 @pytest.fixture
 async def bench():
-    backend = make_torch_backend(num_threads=1, dtype="float32")
     async with worker_bench(
-        backend=backend,
+        backend=NativeBackend(num_threads=2),
         model=prepared_model(),
         MAX_LORAS="3",
         MAX_NUM_SEQS="8",
         BLOCK_SIZE="16",
-        KV_CACHE_SIZE="96MiB",
+        KV_CACHE_SIZE="48MiB",
     ) as made:
         yield made
 
@@ -68,9 +74,11 @@ async def test_a_mixed_batch_equals_solo_runs_token_for_token_I4_Q12(bench):
 
 
 async def test_preempted_work_goes_on_token_for_token():
-    backend = make_torch_backend(num_threads=1, dtype="float32")
     async with worker_bench(
-        backend=backend, model=prepared_model(), BLOCK_SIZE="16", KV_CACHE_SIZE="8MiB"
+        backend=NativeBackend(num_threads=2),
+        model=prepared_model(),
+        BLOCK_SIZE="16",
+        KV_CACHE_SIZE="4MiB",
     ) as bench:
         assert bench.engine.status.num_kv_blocks < 12
         prompts = ["The first thing to know is", "My favourite place is", "In the morning we"]

@@ -4,7 +4,7 @@ import pytest
 
 from services.chassis.settings import ConfigError
 from services.inference.config import InferenceConfig
-from services.inference.engine_config import kv_bytes_per_token, make_engine_config
+from services.inference.engine_config import make_engine_config
 from services.inference.tokenizer import TextTokenizer
 from tests.support.small_tokenizer import save_tokenizer
 from tests.support.stand_in_backend import stand_in_model
@@ -25,7 +25,7 @@ def environ(tmp_path):
 
 def test_defaults_and_secrets(environ):
     config = InferenceConfig.from_env(environ)
-    assert (config.name, config.backend, config.max_loras) == ("inference", "torch", 16)
+    assert (config.name, config.backend, config.max_loras) == ("inference", "auto", 16)
     assert config.shared_blob_directory is None
     assert "kkkk" not in repr(config)
 
@@ -50,16 +50,15 @@ def test_every_mistake_is_told_at_once(environ):
 
 def test_the_kv_cache_is_cut_into_blocks(environ, tmp_path):
     model = stand_in_model()
-    per_token = kv_bytes_per_token(model, "float32")
-    assert per_token == 2 * (16 + 16) * 4  # layers, keys and values, float32
+    per_token = 512
     tokenizer = TextTokenizer.load(tmp_path)
     environ["EDGELORA_INFERENCE_KV_CACHE_SIZE"] = str(per_token * 16 * 50)
-    config = make_engine_config(InferenceConfig.from_env(environ), model, tokenizer)
+    config = make_engine_config(InferenceConfig.from_env(environ), model, tokenizer, per_token)
     assert config.limits.num_kv_blocks == 50
     assert config.num_sequence_blocks == 50 - config.num_canary_blocks
     environ["EDGELORA_INFERENCE_KV_CACHE_SIZE"] = "1GiB"
-    config = make_engine_config(InferenceConfig.from_env(environ), model, tokenizer)
+    config = make_engine_config(InferenceConfig.from_env(environ), model, tokenizer, per_token)
     assert config.limits.num_kv_blocks == 16 * 8 + 64  # what 16 full sequences can use
     environ["EDGELORA_INFERENCE_KV_CACHE_SIZE"] = "1KiB"
     with pytest.raises(ConfigError, match="KV_CACHE_SIZE is too small"):
-        make_engine_config(InferenceConfig.from_env(environ), model, tokenizer)
+        make_engine_config(InferenceConfig.from_env(environ), model, tokenizer, per_token)
