@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,7 @@ class BackendLimits:
     """Most tokens of one step, prefill and decode together."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlotWeight:
+class SlotWeight(NamedTuple):
     """One adapter's share in a row: its slot, and strength x routing share (not the scaling)."""
 
     slot: int

@@ -109,20 +109,7 @@ class NativeBackend:
 
     def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:
         """See Backend. A row's results are the same bits alone and in any company."""
-        from edgelora_native import Chunk
-
-        logits = self._engine.forward(
-            [
-                Chunk(
-                    token_ids=chunk.token_ids,
-                    start_position=chunk.start_position,
-                    block_table=chunk.block_table,
-                    adapters=[(use.slot, use.weight) for use in chunk.adapters],
-                    needs_logits=chunk.needs_logits,
-                )
-                for chunk in chunks
-            ]
-        )
+        logits = self._engine.forward(chunks)
         # The packed head may have columns more, to fill its last block.
         return logits[:, : self._vocab_size]
 
