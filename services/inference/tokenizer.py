@@ -21,14 +21,18 @@ class TextTokenizer:
 
     def __init__(self, document: str) -> None:
         """`document` is a tokenizer.json. Raises UnsupportedTokenizerError."""
-        self.token_bytes = TokenBytes.from_tokenizer(Tokenizer.from_str(document))
         description = json.loads(document)
-        self._control_ids: dict[str, int] = {}
-        for token in description["added_tokens"]:
-            token["special"] = not token["content"].isspace()
-            if token["special"]:
-                self._control_ids[token["content"]] = token["id"]
-        self._tokenizer = Tokenizer.from_str(json.dumps(description))
+        added = [
+            {**token, "special": not token["content"].isspace()}
+            for token in description["added_tokens"]
+        ]
+        self._control_ids = {token["content"]: token["id"] for token in added if token["special"]}
+        altered = json.dumps({**description, "added_tokens": added})
+        del description["model"]  # most of the document, not needed beside the tokenizer's own
+        self._tokenizer = Tokenizer.from_str(altered)
+        self.token_bytes = TokenBytes.from_vocabulary(
+            self._tokenizer.get_vocab(with_added_tokens=True), description
+        )
         self._tokenizer.encode_special_tokens = True
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()

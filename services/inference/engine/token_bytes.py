@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -31,7 +31,12 @@ class TokenBytes:
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer) -> TokenBytes:
         """Raises UnsupportedTokenizerError for an unknown decoder."""
-        document: dict[str, Any] = json.loads(tokenizer.to_str())
+        vocab = tokenizer.get_vocab(with_added_tokens=True)
+        return cls.from_vocabulary(vocab, json.loads(tokenizer.to_str()))
+
+    @classmethod
+    def from_vocabulary(cls, vocab: Mapping[str, int], document: Mapping[str, Any]) -> TokenBytes:
+        """As `from_tokenizer`; `vocab` maps spellings to ids, `document` is the tokenizer.json."""
         parts = _decoder_parts(document.get("decoder"))
         kinds = [part["type"] for part in parts]
         spell: Callable[[str], bytes]
@@ -41,7 +46,6 @@ class TokenBytes:
             spell = _spell_byte_fallback
         else:
             raise UnsupportedTokenizerError(f"decoder {'+'.join(kinds) or 'none'} is not supported")
-        vocab = tokenizer.get_vocab(with_added_tokens=True)
         table = [b""] * (max(vocab.values()) + 1)
         special = {token["id"] for token in document["added_tokens"] if token["special"]}
         for token, token_id in vocab.items():
@@ -60,12 +64,19 @@ def _decoder_parts(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:
     return decoder["decoders"] if decoder["type"] == "Sequence" else [decoder]
 
 
-def _byte_of_character() -> dict[str, int]:
+class _ByteOfCharacter(dict[int, int]):
+    """For `str.translate`: character -> byte, and what stands for no byte -> no Latin-1."""
+
+    def __missing__(self, character: int) -> int:
+        return 0x100
+
+
+def _byte_of_character() -> _ByteOfCharacter:
     """GPT-2's table: printable Latin-1 stands for itself, the rest for U+0100 onwards."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
-    table = {chr(byte): byte for byte in printable}
-    table.update({chr(0x100 + index): byte for index, byte in enumerate(others)})
+    table = _ByteOfCharacter({byte: byte for byte in printable})
+    table.update({0x100 + index: byte for index, byte in enumerate(others)})
     return table
 
 
@@ -74,8 +85,8 @@ _BYTES = _byte_of_character()
 
 def _spell_byte_level(token: str) -> bytes:
     try:
-        return bytes(_BYTES[character] for character in token)
-    except KeyError:
+        return token.translate(_BYTES).encode("latin-1")
+    except UnicodeEncodeError:
         # An added token, which is spelled as it is.
         return token.encode()
 
