@@ -33,13 +33,13 @@ void spin_until(Done done) {
 
 }  // namespace
 
-void ThreadPool::Team::wait(const Phase& phase, int count) {
-  spin_until([&] { return phase.done.load(std::memory_order_acquire) >= count; });
+void ThreadPool::Team::wait(const Counter& done, uint32_t count) const {
+  spin_until([&] { return done.value(task_) >= count; });
 }
 
 ThreadPool::ThreadPool(int num_threads, int max_phases)
-    : max_phases_(max_phases),
-      phases_(std::make_unique<Team::Phase[]>(static_cast<size_t>(max_phases))) {
+    : num_counters_(static_cast<size_t>(max_phases) * static_cast<size_t>(num_threads + 1)),
+      counters_(std::make_unique<Team::Counter[]>(num_counters_)) {
   for (int i = 1; i < num_threads; i++) threads_.emplace_back([this, i] { work(i); });
 }
 
@@ -54,12 +54,12 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run(const std::function<void(Team&)>& task) {
-  // Nobody is inside a task here, so the counters belong to this thread alone.
-  for (int i = 0; i < max_phases_; i++) {
-    phases_[static_cast<size_t>(i)].next.store(0, std::memory_order_relaxed);
-    phases_[static_cast<size_t>(i)].done.store(0, std::memory_order_relaxed);
-  }
   task_ = &task;
+  // Nobody is inside a task here. Once in 2^32 tasks an old count could be taken for a new one.
+  if (++task_number_ == 0) {
+    for (size_t i = 0; i < num_counters_; i++) counters_[i].clear();
+    task_number_ = 1;
+  }
   gate_.store(0, std::memory_order_release);
   {
     const std::lock_guard<std::mutex> lock(mutex_);

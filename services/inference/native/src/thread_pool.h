@@ -14,40 +14,78 @@ namespace edgelora {
 
 // Runs one task, a fixed sequence of phases, on as many of the threads as are awake.
 //
-// A phase ends when all its units are done, not when all threads have arrived: a thread that the
-// system has put aside holds nobody up unless it is in the middle of a unit, and when it comes
-// back it finds the phases it missed finished. On a machine that does other things too this is
-// the difference between one late step and a delay at every barrier.
+// Each thread begins a phase with its own share of the units, which lie side by side in memory,
+// and then takes what the others have not begun. A phase ends when all its units are done, not
+// when all threads have arrived: a thread that the system has put aside holds nobody up unless it
+// is in the middle of a unit, and when it comes back it finds the phases it missed finished. On a
+// machine that does other things too this is the difference between one late step and a delay at
+// every barrier.
 class ThreadPool {
  public:
   class Team {
    public:
-    Team(ThreadPool& pool, int index) : phase_(pool.phases_.get()), index_(index) {}
     int index() const { return index_; }
 
     // Calls f(unit) for each unit in [0, count), every unit on exactly one thread; returns when
     // all are done. Every thread must make the same sequence of calls.
     template <typename F>
     void each(int count, F&& f) {
-      Phase& phase = *phase_++;
-      int mine = 0;
-      for (int unit; (unit = phase.next.fetch_add(1, std::memory_order_relaxed)) < count; mine++)
-        f(unit);
-      if (mine > 0) phase.done.fetch_add(mine, std::memory_order_acq_rel);
-      if (phase.done.load(std::memory_order_acquire) < count) wait(phase, count);
+      Counter* const counters = counters_;
+      counters_ += num_threads_ + 1;
+      uint32_t mine = 0;
+      for (int i = 0; i < num_threads_; i++) {
+        const int owner = (index_ + i) % num_threads_;
+        const int begin = share_begin(count, owner);
+        const auto size = static_cast<uint32_t>(share_begin(count, owner + 1) - begin);
+        for (uint32_t at; (at = counters[owner].add(task_, 1, size)) < size; mine++)
+          f(begin + static_cast<int>(at));
+      }
+      Counter& done = counters[num_threads_];
+      if (mine > 0) done.add(task_, mine, static_cast<uint32_t>(count));
+      if (done.value(task_) < static_cast<uint32_t>(count)) wait(done, static_cast<uint32_t>(count));
     }
 
    private:
-    struct Phase;
     friend class ThreadPool;
-    static void wait(const Phase& phase, int count);
+    // A count that starts from 0 with every task; so nobody has to set it back.
+    class alignas(64) Counter {
+     public:
+      uint32_t value(uint32_t task) const {
+        return of(task, state_.load(std::memory_order_acquire));
+      }
+      // Adds, unless the count has reached `limit`; returns the count before.
+      uint32_t add(uint32_t task, uint32_t amount, uint32_t limit) {
+        uint64_t state = state_.load(std::memory_order_relaxed);
+        for (;;) {
+          const uint32_t before = of(task, state);
+          if (before >= limit) return before;
+          const uint64_t next = uint64_t{task} << 32 | (before + amount);
+          if (state_.compare_exchange_weak(state, next, std::memory_order_acq_rel)) return before;
+        }
+      }
+      void clear() { state_.store(0, std::memory_order_relaxed); }
 
-    struct alignas(64) Phase {
-      std::atomic<int> next{0};
-      std::atomic<int> done{0};
+     private:
+      static uint32_t of(uint32_t task, uint64_t state) {
+        return state >> 32 == task ? static_cast<uint32_t>(state) : 0;
+      }
+      std::atomic<uint64_t> state_{0};
     };
-    Phase* phase_;
+
+    Team(ThreadPool& pool, int index)
+        : counters_(pool.counters_.get()),
+          task_(pool.task_number_),
+          index_(index),
+          num_threads_(static_cast<int>(pool.threads_.size()) + 1) {}
+    int share_begin(int count, int owner) const {
+      return static_cast<int>(int64_t{count} * owner / num_threads_);
+    }
+    void wait(const Counter& done, uint32_t count) const;
+
+    Counter* counters_;  // of the next phase: one for each thread's share, then that of units done
+    const uint32_t task_;
     const int index_;
+    const int num_threads_;
   };
 
   // `max_phases`: most calls of `each` in one task.
@@ -66,9 +104,10 @@ class ThreadPool {
   // Returns once there is a task that `seen` does not count yet, or the pool stops.
   uint64_t wait_for_task(uint64_t seen);
 
-  const int max_phases_;
-  const std::unique_ptr<Team::Phase[]> phases_;
+  const size_t num_counters_;
+  const std::unique_ptr<Team::Counter[]> counters_;
   const std::function<void(Team&)>* task_ = nullptr;
+  uint32_t task_number_ = 0;  // tells the counters of one task from those of the last
   // Threads inside the task, and whether it still takes any.
   alignas(64) std::atomic<uint32_t> gate_{kClosed};
   alignas(64) std::atomic<uint64_t> num_tasks_{0};
