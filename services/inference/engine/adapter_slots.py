@@ -54,6 +54,8 @@ class AdapterSlots:
     def __init__(self, num_slots: int) -> None:
         self._slots = [Slot(index) for index in range(num_slots)]
         self._by_digest: dict[str, Slot] = {}
+        self.num_changes = 0
+        """Grows with every change of a slot."""
 
     @property
     def slots(self) -> Sequence[Slot]:
@@ -91,6 +93,7 @@ class AdapterSlots:
             slot.digest, slot.state = digest, SlotState.LOADING
             self._by_digest[digest] = slot
             claims.append(Claim(digest, slot.index, evicted))
+        self.num_changes += 1
         for digest in digests:
             slot = self._by_digest[digest]
             slot.num_references += 1
@@ -100,6 +103,7 @@ class AdapterSlots:
 
     def release(self, digests: Iterable[str], now_s: float) -> None:
         """Gives back one reference on every digest. Raises ValueError when there is none."""
+        self.num_changes += 1
         for digest in digests:
             slot = self._by_digest.get(digest)
             if slot is None or slot.num_references == 0:
@@ -110,6 +114,7 @@ class AdapterSlots:
     def mark_resident(self, digest: str) -> None:
         """Says that the weights of a loading digest are in its slot."""
         self._by_digest[digest].state = SlotState.RESIDENT
+        self.num_changes += 1
 
     def discard(self, digest: str) -> int | None:
         """Empties the slot of an unreferenced digest and returns its index.
@@ -153,6 +158,7 @@ class AdapterSlots:
         return free
 
     def _empty(self, slot: Slot) -> None:
+        self.num_changes += 1
         if slot.digest is not None:
             del self._by_digest[slot.digest]
         slot.digest, slot.state = None, SlotState.EMPTY

@@ -1,7 +1,7 @@
 """The engine: one thread runs the steps, the event loop submits and reads.
 
-The event loop talks to the thread through a queue of commands; the thread answers through
-`loop.call_soon_threadsafe`, once a step. With nothing to run it blocks on the queue.
+The event loop talks to the thread through a queue of commands; the thread answers through a
+queue of outboxes and a doorbell, once a step. With nothing to run it blocks on its queue.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -20,6 +21,7 @@ from services.inference.backends.base import Backend
 from services.inference.engine.adapter_loader import AdapterLoader, InlineLoader, LoaderThread
 from services.inference.engine.adapter_slots import AdapterSlots
 from services.inference.engine.config import EngineConfig
+from services.inference.engine.doorbell import Doorbell
 from services.inference.engine.effect_check import EffectCheck
 from services.inference.engine.events import Failed
 from services.inference.engine.generation import Generation
@@ -52,7 +54,9 @@ class Engine:
         self._config = config
         self._clock = clock
         self._commands: SimpleQueue[Callable[[StepLoop], None]] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._outboxes: deque[Outbox] = deque()
+        self._doorbell: Doorbell | None = None
+        self._thread: threading.Thread | None = None
         self._is_stopping = False
         self._is_dead = False
         self._next_id = 0
@@ -64,7 +68,11 @@ class Engine:
         """Starts the thread and loads the model in it. Raises what loading raises."""
         self._observer = observer
         self._loop = asyncio.get_running_loop()
+        self._doorbell = Doorbell(self._loop, self._deliver)
         self._loaded: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(
+            target=self._run, args=(self._doorbell,), name="engine", daemon=True
+        )
         self._thread.start()
         await self._loaded
 
@@ -73,9 +81,17 @@ class Engine:
 
         A thread that hangs in the back end is left behind; it ends with the process.
         """
-        if self._thread.is_alive():
+        thread = self._thread
+        if thread is None:
+            return
+        if thread.is_alive():
             self._commands.put(self._request_stop)
-            await asyncio.to_thread(self._thread.join, _STOP_LIMIT_S)
+            await asyncio.to_thread(thread.join, _STOP_LIMIT_S)
+        doorbell = self._doorbell
+        if doorbell is not None and not thread.is_alive():
+            self._doorbell = None
+            doorbell.close()
+            self._deliver()
 
     def submit(
         self,
@@ -178,7 +194,7 @@ class Engine:
 
     # The engine's thread.
 
-    def _run(self) -> None:
+    def _run(self, doorbell: Doorbell) -> None:
         try:
             steps = self._load()
         except BaseException as error:  # noqa: BLE001 - it goes to whoever awaits start()
@@ -187,11 +203,11 @@ class Engine:
         try:
             while not self._is_stopping:
                 has_run = steps.step()
-                self._publish(steps)
+                self._publish(steps, doorbell)
                 if not has_run:
                     self._commands.get()(steps)
                 self._run_commands(steps)
-            self._publish(steps)
+            self._publish(steps, doorbell)
         except BaseException as error:  # noqa: BLE001 - SystemExit too must end every stream
             get_logger().critical("engine_died", error=type(error).__name__)
             self._call(self._die)
@@ -238,11 +254,12 @@ class Engine:
         self._is_stopping = True
         steps.fail_all(ServiceUnavailableError("the worker is shutting down: send it again"))
 
-    def _publish(self, steps: StepLoop) -> None:
+    def _publish(self, steps: StepLoop, doorbell: Doorbell) -> None:
         self._newest_status = steps.status()
         outbox = steps.take_outbox()
         if outbox:
-            self._call(self._deliver, outbox)
+            self._outboxes.append(outbox)
+            doorbell.ring()
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         try:
@@ -262,7 +279,11 @@ class Engine:
         if not self._loaded.done():
             self._loaded.set_exception(error)
 
-    def _deliver(self, outbox: Outbox) -> None:
+    def _deliver(self) -> None:
+        while self._outboxes:
+            self._deliver_one(self._outboxes.popleft())
+
+    def _deliver_one(self, outbox: Outbox) -> None:
         for sequence_id, event in outbox.events:
             stream = self._streams.get(sequence_id)
             if stream is not None:
@@ -276,6 +297,7 @@ class Engine:
 
     def _die(self) -> None:
         self._is_dead = True
+        self._deliver()
         for stream in self._streams.values():
             stream.deliver(Failed(InternalError("the engine has stopped: send the request again")))
         self._observer.engine_died()

@@ -33,6 +33,7 @@ from services.inference.engine.iteration_scheduler import (
 )
 from services.inference.engine.outbox import Outbox, WantedAdapter
 from services.inference.engine.sampler import Logits, finite_rows
+from services.inference.engine.sequence import SequenceStatus
 from services.inference.engine.status import EngineStatus, SlotStatus
 
 _TICKET_ERRORS = (TicketExpiredError, UnauthenticatedError, PermissionDeniedError)
@@ -62,6 +63,8 @@ class StepLoop:
         """Digests whose weights are being written into their slots."""
         self._deleted: frozenset[str] = frozenset()
         self._outbox = Outbox()
+        self._newest_slots: tuple[SlotStatus, ...] = ()
+        self._num_slot_changes = 0
         self._num_steps = self._num_output_tokens = 0
         self._num_preemptions = self._num_failed_rows = 0
         self._last_step_s = clock()
@@ -151,15 +154,15 @@ class StepLoop:
 
     def status(self) -> EngineStatus:
         """Counts now."""
-        scheduler, slots = self._scheduler, self._slots
+        scheduler = self._scheduler
         return EngineStatus(
             num_running=len(scheduler.seated),
             num_waiting=len(scheduler.waiting),
             num_kv_blocks=scheduler.blocks.num_blocks,
             num_free_kv_blocks=scheduler.blocks.num_free,
             num_cached_kv_blocks=scheduler.blocks.num_published,
-            num_adapter_slots=len(slots.slots),
-            num_adapter_references=slots.num_references,
+            num_adapter_slots=len(self._slots.slots),
+            num_adapter_references=self._slots.num_references,
             num_steps=self._num_steps,
             num_output_tokens=self._num_output_tokens,
             num_preemptions=self._num_preemptions,
@@ -167,18 +170,25 @@ class StepLoop:
             num_prefix_lookup_tokens=scheduler.prefixes.num_lookup_tokens,
             num_prefix_hit_tokens=scheduler.prefixes.num_hit_tokens,
             last_step_s=self._last_step_s,
-            slots=tuple(
+            slots=self._slot_statuses(),
+            memory=self._memory,
+        )
+
+    def _slot_statuses(self) -> tuple[SlotStatus, ...]:
+        # Most steps change no slot.
+        if self._slots.num_changes != self._num_slot_changes:
+            self._num_slot_changes = self._slots.num_changes
+            self._newest_slots = tuple(
                 SlotStatus(
                     slot.digest,
                     slot.num_references,
                     slot.last_used_s,
                     slot.state is SlotState.LOADING,
                 )
-                for slot in slots.slots
+                for slot in self._slots.slots
                 if slot.digest is not None
-            ),
-            memory=self._memory,
-        )
+            )
+        return self._newest_slots
 
     def _begin_loads(self, claims: list[Claim], now_s: float) -> None:
         for claim in claims:
@@ -188,7 +198,8 @@ class StepLoop:
             self._outbox.wanted.append(WantedAdapter(claim.digest, user.ticket))
             self._outbox.is_residency_changed = True
         for sequence in self._scheduler.seated:
-            if not all(map(self._slots.is_resident, sequence.digests)):
+            is_loading = sequence.status is SequenceStatus.LOADING
+            if is_loading and not all(map(self._slots.is_resident, sequence.digests)):
                 self._generations[sequence.sequence_id].begin_loading(now_s)
 
     def _finish_load(self, digest: str, slot: int, error: Exception | None) -> None:
