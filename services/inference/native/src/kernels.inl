@@ -1,6 +1,7 @@
 // The kernels, written once over the lanes of `edgelora::simd`. Included by one source file for
 // each instruction set, after its simd header.
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "kernels.h"
@@ -10,13 +11,25 @@ namespace {
 
 using namespace simd;
 
+// Bytes cannot tell of values that are not finite: the scale does, and so every product.
+void set_to_nan(const QuantisedRows& rows, size_t group) {
+  std::memset(rows.values + group * kGroup, 0, kGroup);
+  rows.scales[group] = std::numeric_limits<float>::quiet_NaN();
+  rows.scaled_sums[group] = std::numeric_limits<float>::quiet_NaN();
+  rows.sums[group] = 0;
+}
+
 void quantise(const float* x, int count, const QuantisedRows& rows, int row, int first_group) {
   const size_t at = static_cast<size_t>(row) * rows.groups + first_group;
   int8_t* values = rows.values + at * kGroup;
   for (int g = 0; g < count / kGroup; g++) {
     const F32 a = load(x + g * kGroup);
     const F32 b = load(x + g * kGroup + kLanes);
-    const float largest = max_of(max(abs(a), abs(b)));
+    const float largest = largest_magnitude(a, b);
+    if (!std::isfinite(largest)) {
+      set_to_nan(rows, at + static_cast<size_t>(g));
+      continue;
+    }
     const float scale = largest / 127.0f;
     const F32 inverse = splat(largest > 0.0f ? 127.0f / largest : 0.0f);
     const I32 qa = round_to_int(mul(a, inverse));
@@ -157,9 +170,10 @@ void expand(const uint8_t* blocks, int num_blocks, int rank, const float* xa, fl
 }
 
 // e^x by range reduction to [-ln2/2, ln2/2] and a Taylor polynomial of degree 6; the relative
-// error is below 2e-7. Arguments below -87 give 0 within the smallest normal number.
+// error is below 2e-7. Arguments below -87 give 0 within the smallest normal number. NaN stays NaN:
+// min and max return their second operand when one is NaN.
 F32 exp(F32 x) {
-  x = min(max(x, splat(-87.0f)), splat(88.0f));
+  x = min(splat(88.0f), max(splat(-87.0f), x));
   const I32 n = round_to_int(mul(x, splat(1.44269504f)));
   const F32 nf = to_float(n);
   F32 r = fma(nf, splat(-0.693359375f), x);

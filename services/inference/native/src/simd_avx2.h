@@ -60,10 +60,6 @@ inline F32 max(F32 a, F32 b) {
 inline F32 min(F32 a, F32 b) {
   return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
 }
-inline F32 abs(F32 a) {
-  const __m256 sign = _mm256_set1_ps(-0.0f);
-  return {_mm256_andnot_ps(sign, a.low), _mm256_andnot_ps(sign, a.high)};
-}
 inline F32 to_float(I32 a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
 inline I32 round_to_int(F32 a) { return {_mm256_cvtps_epi32(a.low), _mm256_cvtps_epi32(a.high)}; }
 // n within -126 .. 127.
@@ -85,6 +81,17 @@ inline float max_of(F32 a) {
   __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   four = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(four, _mm_shuffle_ps(four, four, 1)));
+}
+// The largest |x| of both; not finite when one of them is not: as bits, infinities and NaN are
+// above every number.
+inline float largest_magnitude(F32 a, F32 b) {
+  const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  const auto bits = [&](__m256 x) { return _mm256_castps_si256(_mm256_and_ps(x, magnitude)); };
+  const __m256i eight = _mm256_max_epi32(_mm256_max_epi32(bits(a.low), bits(a.high)),
+                                         _mm256_max_epi32(bits(b.low), bits(b.high)));
+  __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xb1))));
 }
 inline F32 keep_first(F32 a, int n, float x) {
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);

@@ -34,12 +34,18 @@ inline F32 div(F32 a, F32 b) { return _mm512_div_ps(a, b); }
 inline F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }
 inline F32 max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
 inline F32 min(F32 a, F32 b) { return _mm512_min_ps(a, b); }
-inline F32 abs(F32 a) { return _mm512_abs_ps(a); }
 inline F32 to_float(I32 a) { return _mm512_cvtepi32_ps(a); }
 inline I32 round_to_int(F32 a) { return _mm512_cvtps_epi32(a); }
 inline F32 scale_by_power_of_two(F32 a, I32 n) { return _mm512_scalef_ps(a, to_float(n)); }
 inline float sum(F32 a) { return _mm512_reduce_add_ps(a); }
 inline float max_of(F32 a) { return _mm512_reduce_max_ps(a); }
+// The largest |x| of both; not finite when one of them is not: as bits, infinities and NaN are
+// above every number.
+inline float largest_magnitude(F32 a, F32 b) {
+  const __m512i largest = _mm512_max_epi32(_mm512_castps_si512(_mm512_abs_ps(a)),
+                                           _mm512_castps_si512(_mm512_abs_ps(b)));
+  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(largest))));
+}
 // Lanes below n keep their value, the others become x.
 inline F32 keep_first(F32 a, int n, float x) {
   return _mm512_mask_blend_ps(static_cast<__mmask16>((1u << n) - 1), splat(x), a);

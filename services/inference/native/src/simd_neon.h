@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 namespace edgelora::simd {
 // Every source file has its own, since each is compiled for another instruction set.
@@ -66,9 +67,6 @@ inline F32 max(const F32& a, const F32& b) {
 inline F32 min(const F32& a, const F32& b) {
   return map([&](int i) { return vminq_f32(a.part[i], b.part[i]); });
 }
-inline F32 abs(const F32& a) {
-  return map([&](int i) { return vabsq_f32(a.part[i]); });
-}
 inline F32 to_float(const I32& a) {
   return map([&](int i) { return vcvtq_f32_s32(a.part[i]); });
 }
@@ -92,6 +90,18 @@ inline float sum(const F32& a) {
 inline float max_of(const F32& a) {
   return vmaxvq_f32(
       vmaxq_f32(vmaxq_f32(a.part[0], a.part[1]), vmaxq_f32(a.part[2], a.part[3])));
+}
+// The largest |x| of both; not finite when one of them is not: as bits, infinities and NaN are
+// above every number.
+inline float largest_magnitude(const F32& a, const F32& b) {
+  uint32x4_t largest = vdupq_n_u32(0);
+  for (const F32* x : {&a, &b})
+    for (const float32x4_t part : x->part)
+      largest = vmaxq_u32(largest, vreinterpretq_u32_f32(vabsq_f32(part)));
+  const uint32_t bits = vmaxvq_u32(largest);
+  float magnitude;
+  std::memcpy(&magnitude, &bits, sizeof magnitude);
+  return magnitude;
 }
 inline F32 keep_first(const F32& a, int n, float x) {
   static const int32_t kLaneNumbers[4] = {0, 1, 2, 3};

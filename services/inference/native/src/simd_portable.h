@@ -1,9 +1,11 @@
 // Sixteen lanes in plain C++; the reference every other variant is held against.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 #include "half.h"
 
@@ -68,15 +70,16 @@ inline F32 max(const F32& a, const F32& b) {
 inline F32 min(const F32& a, const F32& b) {
   return map([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
 }
-inline F32 abs(const F32& a) {
-  return map([&](int i) { return std::fabs(a.lane[i]); });
-}
 inline F32 to_float(const I32& a) {
   return map([&](int i) { return static_cast<float>(a.lane[i]); });
 }
 inline I32 round_to_int(const F32& a) {
   I32 r;
-  for (int i = 0; i < 16; i++) r.lane[i] = static_cast<int32_t>(std::nearbyint(a.lane[i]));
+  for (int i = 0; i < 16; i++) {
+    const float x = std::nearbyint(a.lane[i]);
+    // What no int32 holds becomes the smallest, as on x86.
+    r.lane[i] = std::fabs(x) < 2147483648.0f ? static_cast<int32_t>(x) : INT32_MIN;
+  }
   return r;
 }
 inline F32 scale_by_power_of_two(const F32& a, const I32& n) {
@@ -94,6 +97,19 @@ inline float max_of(const F32& a) {
   float m = a.lane[0];
   for (int i = 1; i < 16; i++) m = a.lane[i] > m ? a.lane[i] : m;
   return m;
+}
+// The largest |x| of both; not finite when one of them is not: as bits, infinities and NaN are
+// above every number.
+inline float largest_magnitude(const F32& a, const F32& b) {
+  uint32_t largest = 0;
+  for (const F32* x : {&a, &b}) {
+    uint32_t bits[16];
+    std::memcpy(bits, x->lane, sizeof bits);
+    for (const uint32_t each : bits) largest = std::max(largest, each & 0x7fffffffu);
+  }
+  float magnitude;
+  std::memcpy(&magnitude, &largest, sizeof magnitude);
+  return magnitude;
 }
 inline F32 keep_first(const F32& a, int n, float x) {
   return map([&](int i) { return i < n ? a.lane[i] : x; });

@@ -1,4 +1,4 @@
-// native_check script MODEL OUTPUT | refusals MODEL | churn MODEL ROWS
+// native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | churn MODEL ROWS
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -13,11 +13,15 @@ int main(int argc, char** argv) {
     run_script(words[1], words[2]);
   } else if (words.size() == 2 && words[0] == "refusals") {
     run_refusals(words[1]);
+  } else if (words.size() == 2 && words[0] == "overflow") {
+    run_overflow(words[1]);
   } else if (words.size() == 3 && words[0] == "churn") {
     run_churn(words[1], std::atoi(words[2].c_str()));
   } else {
-    std::fputs("usage: native_check script MODEL OUTPUT | refusals MODEL | churn MODEL ROWS\n",
-               stderr);
+    std::fputs(
+        "usage: native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | churn MODEL "
+        "ROWS\n",
+        stderr);
     return 2;
   }
   return 0;
