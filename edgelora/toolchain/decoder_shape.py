@@ -86,9 +86,7 @@ class DecoderShape:
             shapes["lm_head.weight"] = (self.vocab_size, self.hidden_size)
         return shapes
 
-    def config(
-        self, *, bos: int | None, eos: int | list[int], pad: int | None
-    ) -> dict[str, object]:
+    def config(self, *, bos: int | None, eos: list[int], pad: int | None) -> dict[str, object]:
         """The `config.json` of the prepared directory, as transformers reads it."""
         # Left out, it would be 4096; a longer context was not offered in the first place.
         window = {"sliding_window": None} if self.family == "mistral" else {}

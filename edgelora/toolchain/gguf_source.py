@@ -13,7 +13,7 @@ from edgelora.toolchain.decoder_shape import DecoderShape
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.gguf_metadata import GgufMetadata
 from edgelora.toolchain.gguf_tensor import GgufTensor, undo_rotary_order
-from edgelora.toolchain.gguf_tokenizer import read_tokenizer, token_id
+from edgelora.toolchain.gguf_tokenizer import GgufVocabulary
 from edgelora.toolchain.model_source import ModelSource, match_tensors
 from services.chassis.base_model import file_digest
 
@@ -50,18 +50,16 @@ def open_gguf(path: Path) -> ModelSource:
         rope_factors=None if factors is None else np.asarray(factors.data, np.float32).tolist(),
     )
     tensors = [_tensor(tensor, metadata.architecture, shape) for tensor in stored.values()]
-    eos = token_id(metadata.fields, "eos")
-    if eos is None:
-        raise ToolchainError(f"{path.name} names no end-of-sequence token")
+    vocabulary = GgufVocabulary.read(metadata.fields)
     return ModelSource(
         digest=file_digest(path),
         shape=shape,
         config=shape.config(
-            bos=token_id(metadata.fields, "bos"),
-            eos=eos,
-            pad=token_id(metadata.fields, "padding"),
+            bos=vocabulary.token_id("bos"),
+            eos=vocabulary.end_ids(),
+            pad=vocabulary.token_id("padding"),
         ),
-        tokenizer=read_tokenizer(metadata.fields),
+        tokenizer=vocabulary.files(),
         tensors=match_tensors(shape, {_our_name(tensor.name): tensor for tensor in tensors}),
     )
 

@@ -3,81 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, processors
 
+from edgelora.toolchain.byte_level_bpe import PRE_TOKENIZERS, byte_level_tokenizer
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.model_source import TokenizerFiles
+from edgelora.toolchain.sentence_piece import sentence_piece_tokenizer
 
 _CONTROL_TOKEN = 3
 _USER_DEFINED_TOKEN = 4
+_OTHER_WAY = "prepare from the model's Hugging Face directory instead"
 
 
-def read_tokenizer(metadata: Mapping[str, Any]) -> TokenizerFiles:
-    """Builds the tokenizer from GGUF metadata (`tokenizer.ggml.*`).
+@dataclass(frozen=True, slots=True)
+class GgufVocabulary:
+    """What `tokenizer.ggml.*` says."""
 
-    Raises ToolchainError when the file carries no byte-level BPE vocabulary, or one whose way of
-    splitting text is not known here.
-    """
-    kind = metadata.get("tokenizer.ggml.model")
-    split = metadata.get("tokenizer.ggml.pre", "gpt-2")
-    if kind != "gpt2" or split not in _PRE_TOKENIZERS:
-        raise ToolchainError(
-            f"the file's tokenizer ({kind!r}, split {split!r}) cannot be rebuilt: "
-            "prepare from the model's Hugging Face directory instead"
+    metadata: Mapping[str, Any]
+    tokens: list[str]
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, Any]) -> GgufVocabulary:
+        """Raises ToolchainError when the file carries no tokens, or a token twice."""
+        tokens = metadata.get("tokenizer.ggml.tokens")
+        if not isinstance(tokens, list) or not all(isinstance(one, str) for one in tokens):
+            raise ToolchainError(f"the file carries no vocabulary: {_OTHER_WAY}")
+        if len(set(tokens)) != len(tokens):
+            raise ToolchainError(f"the file's vocabulary names a token twice: {_OTHER_WAY}")
+        return cls(metadata, tokens)
+
+    def token_id(self, role: str) -> int | None:
+        """The id of the token with a `role` (bos, eos, eot, padding, unknown), if there is one."""
+        value = self.metadata.get(f"tokenizer.ggml.{role}_token_id")
+        if value is not None and not (isinstance(value, int) and 0 <= value < len(self.tokens)):
+            raise ToolchainError(f"the file's {role} token is none of its vocabulary: {_OTHER_WAY}")
+        return value
+
+    def end_ids(self) -> list[int]:
+        """Ids that end a generation. Raises ToolchainError when there is none."""
+        ids = {self.token_id(role) for role in ("eos", "eot")} - {None}
+        if not ids:
+            raise ToolchainError("the file names no end-of-sequence token")
+        return sorted(one for one in ids if one is not None)
+
+    def files(self) -> TokenizerFiles:
+        """Builds the tokenizer.
+
+        Raises ToolchainError when its kind, or its way of splitting text, is not known here.
+        """
+        tokenizer = self._tokenizer()
+        tokenizer.add_special_tokens(self._added(_CONTROL_TOKEN))
+        tokenizer.add_tokens(self._added(_USER_DEFINED_TOKEN))
+        bos = self.token_id("bos")
+        if self._starts_with_bos():
+            if bos is None:
+                raise ToolchainError(f"the file names no start token: {_OTHER_WAY}")
+            start = self.tokens[bos]
+            tokenizer.post_processor = processors.TemplateProcessing(
+                single=[start, "$A"], pair=[start, "$A", "$B"], special_tokens=[(start, bos)]
+            )
+        return TokenizerFiles(
+            document=tokenizer.to_str(pretty=False),
+            bos_token=self._text("bos"),
+            eos_token=self._text("eos") or self.tokens[self.end_ids()[0]],
+            pad_token=self._text("padding"),
+            unk_token=self._text("unknown"),
+            chat_template=self.metadata.get("tokenizer.chat_template"),
         )
-    if metadata.get("tokenizer.ggml.add_bos_token", False):
+
+    def _tokenizer(self) -> Tokenizer:
+        kind = self.metadata.get("tokenizer.ggml.model")
+        split = self.metadata.get("tokenizer.ggml.pre", "gpt-2")
+        try:
+            if kind == "gpt2" and split in PRE_TOKENIZERS:
+                merges = self.metadata.get("tokenizer.ggml.merges", [])
+                return byte_level_tokenizer(self.tokens, merges, split)
+            if kind == "llama":
+                return sentence_piece_tokenizer(
+                    self.tokens,
+                    self.metadata.get("tokenizer.ggml.scores", []),
+                    unknown=self._text("unknown"),
+                    has_space_prefix=self.metadata.get("tokenizer.ggml.add_space_prefix", True),
+                )
+        except Exception as error:  # the library raises nothing narrower
+            raise ToolchainError(f"the file's vocabulary is damaged: {_OTHER_WAY}") from error
         raise ToolchainError(
-            "the file's tokenizer adds a start token by itself: "
-            "prepare from the model's Hugging Face directory instead"
+            f"the file's tokenizer ({kind!r}, split {split!r}) is not supported; supported: "
+            f"'llama', and 'gpt2' with split {', '.join(PRE_TOKENIZERS)}: {_OTHER_WAY}"
         )
-    tokens: list[str] = metadata["tokenizer.ggml.tokens"]
-    merges = [tuple(merge.split(" ", 1)) for merge in metadata["tokenizer.ggml.merges"]]
-    vocabulary = {token: index for index, token in enumerate(tokens)}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
-    tokenizer.pre_tokenizer = _PRE_TOKENIZERS[split]()
-    tokenizer.decoder = decoders.ByteLevel()
-    types = metadata.get("tokenizer.ggml.token_type", [])
-    tokenizer.add_special_tokens(_added(tokens, types, _CONTROL_TOKEN))
-    tokenizer.add_tokens(_added(tokens, types, _USER_DEFINED_TOKEN))
 
-    def text(role: str) -> str | None:
-        index = token_id(metadata, role)
-        return None if index is None else tokens[index]
+    def _starts_with_bos(self) -> bool:
+        # What llama.cpp takes for a file that does not say.
+        usual = (
+            self.metadata.get("tokenizer.ggml.model") == "llama"
+            or self.metadata.get("tokenizer.ggml.pre") == "llama-bpe"
+        )
+        return bool(self.metadata.get("tokenizer.ggml.add_bos_token", usual))
 
-    return TokenizerFiles(
-        document=tokenizer.to_str(pretty=False),
-        bos_token=text("bos"),
-        eos_token=text("eos") or "",
-        pad_token=text("padding"),
-        unk_token=text("unknown"),
-        chat_template=metadata.get("tokenizer.chat_template"),
-    )
+    def _text(self, role: str) -> str | None:
+        index = self.token_id(role)
+        return None if index is None else self.tokens[index]
 
-
-def token_id(metadata: Mapping[str, Any], role: str) -> int | None:
-    """The id of the token with a `role` (bos, eos, padding, unknown); None when there is none."""
-    value = metadata.get(f"tokenizer.ggml.{role}_token_id")
-    return None if value is None else int(value)
-
-
-def _added(tokens: list[str], types: list[int], wanted: int) -> list[AddedToken]:
-    special = wanted == _CONTROL_TOKEN
-    return [
-        AddedToken(token, special=special, normalized=False)
-        for token, kind in zip(tokens, types, strict=False)
-        if kind == wanted
-    ]
-
-
-def _smollm() -> pre_tokenizers.PreTokenizer:
-    # SmolLM's vocabulary was trained with every digit a token of its own.
-    return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _gpt2()])
-
-
-def _gpt2() -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-
-
-_PRE_TOKENIZERS = {"gpt-2": _gpt2, "smollm": _smollm}
+    def _added(self, wanted: int) -> list[AddedToken]:
+        types = self.metadata.get("tokenizer.ggml.token_type", [])
+        return [
+            AddedToken(token, special=wanted == _CONTROL_TOKEN, normalized=False)
+            for token, kind in zip(self.tokens, types, strict=False)
+            if kind == wanted
+        ]

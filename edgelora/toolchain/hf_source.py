@@ -92,13 +92,13 @@ def _weight_files(directory: Path) -> list[Path]:
     return files
 
 
-def _eos_ids(directory: Path, config: dict[str, Any]) -> int | list[int]:
+def _eos_ids(directory: Path, config: dict[str, Any]) -> list[int]:
     generation = directory / "generation_config.json"
     eos = _read_json(generation).get("eos_token_id") if generation.is_file() else None
     eos = config.get("eos_token_id") if eos is None else eos
     if eos is None:
         raise ToolchainError("config.json names no eos_token_id")
-    return [int(one) for one in eos] if isinstance(eos, list) else int(eos)
+    return [int(one) for one in (eos if isinstance(eos, list) else [eos])]
 
 
 def _read_tokenizer(directory: Path, vocab_size: int) -> TokenizerFiles:

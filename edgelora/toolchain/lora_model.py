@@ -20,7 +20,7 @@ from peft import (
     set_peft_model_state_dict,
 )
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from edgelora.toolchain.errors import ToolchainError
@@ -38,7 +38,9 @@ def load_tokenizer(model_directory: Path) -> Any:
 def load_base(model_directory: Path, dtype: torch.dtype) -> Any:
     """The base model of a prepared directory, in evaluation mode."""
     transformers_logging.disable_progress_bar()
-    model = LlamaForCausalLM.from_pretrained(model_directory, dtype=dtype, local_files_only=True)
+    model = AutoModelForCausalLM.from_pretrained(
+        model_directory, dtype=dtype, local_files_only=True
+    )
     return model.eval()
 
 

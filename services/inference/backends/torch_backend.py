@@ -11,12 +11,17 @@ from numpy.typing import NDArray
 from torch.nn.functional import embedding, rms_norm, silu
 
 from edgelora.adapter_format.weights import AdapterWeights
-from services.chassis.base_model import BaseModel
-from services.inference.backends.base import BackendLimits, BackendTelemetry, SequenceChunk
+from services.chassis.base_model import FLOAT32_FILE, BaseModel
+from services.inference.backends.base import (
+    BackendLimits,
+    BackendTelemetry,
+    SequenceChunk,
+    kv_features,
+)
 from services.inference.backends.torch_attention import PagedKvCache
 from services.inference.backends.torch_linear import FrozenLinear
 from services.inference.backends.torch_lora import LoraBank
-from services.inference.backends.torch_model import LlamaConfig, load_weights
+from services.inference.backends.torch_model import DecoderConfig, load_weights
 from services.inference.backends.torch_rope import rope_tables, rotate
 from services.inference.backends.torch_step import order_chunks
 
@@ -30,12 +35,15 @@ INPUT_GROUPS = {
 
 
 class TorchBackend:
-    """Implements `base.Backend` for Llama-type decoders.
+    """Implements `base.Backend` for the decoders of `torch_model`.
 
     The one thread that uses it should be the only one of the process to run torch operations: a
     second thread brings a second OpenMP team, and with more threads than cores every operation
     puts its team to sleep and wakes it again (measured on two cores: 160 instead of 270 tokens/s).
     """
+
+    name = "torch"
+    loads_beside_forward = False
 
     def __init__(
         self,
@@ -61,14 +69,19 @@ class TorchBackend:
             return "torch computes wrong products on this machine: use another build of torch"
         return None
 
+    def kv_bytes_per_token(self, model: BaseModel) -> int:
+        """See Backend."""
+        return kv_features(model) * self._dtype.itemsize
+
     @torch.inference_mode()
     def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:
         """See Backend."""
         torch.set_num_threads(self._num_threads)
         model = BaseModel.load(directory)
-        config = LlamaConfig.load(directory)
+        model.verify_file(directory, FLOAT32_FILE)
+        config = DecoderConfig.load(directory)
         self._weights = load_weights(directory, config, self._dtype, self._device)
-        tables = rope_tables(config.rope, config.head_dim, model.max_context_tokens, self._dtype)
+        tables = rope_tables(config.rotary, model.max_context_tokens, self._dtype)
         self._cos = tables.cos.to(self._device)
         self._signed_sin = tables.signed_sin.to(self._device)
         self._cache = PagedKvCache(
@@ -163,7 +176,10 @@ class TorchBackend:
             qkv = layer.qkv(y)
             self._banks["qkv"].add(index, qkv, y)
             heads = qkv.view(len(x), -1, config.head_dim)
-            rotate(heads[:, :rotated_heads], cos, signed_sin)
+            rotated = heads[:, :rotated_heads]
+            if layer.qk_norm is not None:
+                rotated.copy_(rms_norm(rotated, (config.head_dim,), None, eps).mul_(layer.qk_norm))
+            rotate(rotated, cos, signed_sin)
             y = self._cache.attend(index, heads, attention)
             output = layer.o(y)
             self._banks["o"].add(index, output, y)

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 class FrozenLinear:
-    """y = x W^T, with W fixed at construction.
+    """y = x W^T + b, with W and b fixed at construction.
 
     On the CPU the weight is reordered once into the blocked layout of oneDNN: measured on an AMD
     EPYC this is two to four times faster than the BLAS behind `F.linear` at every batch size, and
@@ -17,8 +17,9 @@ class FrozenLinear:
     the same alone and in a batch.
     """
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         """`weight`: shape [out_features, in_features]; it may be freed afterwards on the CPU."""
+        self._bias = bias
         self.out_features, self.in_features = weight.shape
         self._is_packed = weight.device.type == "cpu" and torch._C._has_mkldnn
         if self._is_packed:
@@ -27,8 +28,9 @@ class FrozenLinear:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the weight, in bytes."""
-        return self._weight.numel() * self._weight.element_size()
+        """Memory of weight and bias, in bytes."""
+        held = [self._weight] if self._bias is None else [self._weight, self._bias]
+        return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
     def dense_weight(self) -> Tensor:
         """Returns the weight as a plain tensor, shape [out_features, in_features]."""
@@ -37,11 +39,13 @@ class FrozenLinear:
     def __call__(self, x: Tensor) -> Tensor:
         """Maps [rows, in_features] to [rows, out_features]."""
         if not self._is_packed:
-            return functional.linear(x, self._weight)
+            return functional.linear(x, self._weight, self._bias)
         if x.shape[0] == 1:
             return self._packed(x.repeat(2, 1))[:1]
         return self._packed(x)
 
     def _packed(self, x: Tensor) -> Tensor:
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, None, "none", [], "")
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x, self._weight, self._bias, "none", [], ""
+        )
         return result

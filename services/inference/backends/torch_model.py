@@ -1,25 +1,32 @@
-"""A Llama-type decoder: RMSNorm, rotary grouped-query attention, SwiGLU, frozen weights."""
+"""The frozen weights of a decoder: RMSNorm, rotary grouped-query attention, SwiGLU.
+
+Llama and Mistral are exactly that; Qwen2 adds a bias to query, key and value; Qwen3 normalises
+query and key heads.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
 from torch import Tensor
 
 from services.chassis.base_model import FLOAT32_FILE
+from services.chassis.rotary import RotaryFrequencies, rotary_frequencies
 from services.inference.backends.torch_linear import FrozenLinear
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaConfig:
+class DecoderConfig:
     """The numbers of `config.json` (Hugging Face names) that the forward pass needs."""
 
+    family: str
+    """One of `FAMILIES`."""
     vocab_size: int
     hidden_size: int
     intermediate_size: int
@@ -29,40 +36,48 @@ class LlamaConfig:
     head_dim: int
     rms_norm_eps: float
     is_head_tied: bool
-    rope: Mapping[str, Any]
-    """The whole document: rotary settings are read by `rope_tables`."""
+    rotary: RotaryFrequencies
 
     @classmethod
-    def load(cls, directory: Path) -> LlamaConfig:
+    def load(cls, directory: Path) -> DecoderConfig:
         """Reads `config.json`. Raises ValueError where a field is missing or not supported."""
         document = json.loads((directory / "config.json").read_text(encoding="utf-8"))
         if document.get("hidden_act", "silu") != "silu":
             raise ValueError("config.json: hidden_act must be 'silu'")
+        if (family := document.get("model_type")) not in FAMILIES:
+            raise ValueError(
+                f"config.json: model_type {family!r} is not supported; "
+                f"supported: {', '.join(FAMILIES)}"
+            )
         try:
             heads = int(document["num_attention_heads"])
             hidden = int(document["hidden_size"])
+            head_dim = int(document.get("head_dim") or hidden // heads)
             return cls(
+                family=family,
                 vocab_size=int(document["vocab_size"]),
                 hidden_size=hidden,
                 intermediate_size=int(document["intermediate_size"]),
                 num_layers=int(document["num_hidden_layers"]),
                 num_heads=heads,
                 num_kv_heads=int(document.get("num_key_value_heads") or heads),
-                head_dim=int(document.get("head_dim") or hidden // heads),
+                head_dim=head_dim,
                 rms_norm_eps=float(document["rms_norm_eps"]),
                 is_head_tied=bool(document.get("tie_word_embeddings", False)),
-                rope=document,
+                rotary=rotary_frequencies(document, head_dim),
             )
         except KeyError as error:
             raise ValueError(f"config.json lacks {error.args[0]!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
-class LlamaLayer:
+class DecoderLayer:
     """The frozen weights of one decoder layer; projections of the same input are one product."""
 
     attention_norm: Tensor
     qkv: FrozenLinear
+    qk_norm: Tensor | None
+    """[query and key heads, head_dim], where these heads are normalised."""
     o: FrozenLinear
     mlp_norm: Tensor
     gate_up: FrozenLinear
@@ -70,12 +85,12 @@ class LlamaLayer:
 
 
 @dataclass(frozen=True, slots=True)
-class LlamaWeights:
+class DecoderWeights:
     """All frozen weights."""
 
     embed_tokens: Tensor
     """[vocab, hidden]; in fp32 on the CPU it stays mapped from the file."""
-    layers: tuple[LlamaLayer, ...]
+    layers: tuple[DecoderLayer, ...]
     norm: Tensor
     head: FrozenLinear
 
@@ -87,13 +102,15 @@ class LlamaWeights:
         for layer in self.layers:
             linears += (layer.qkv, layer.o, layer.gate_up, layer.down)
             plain += (layer.attention_norm, layer.mlp_norm)
+            if layer.qk_norm is not None:
+                plain.append(layer.qk_norm)
         dense = sum(tensor.numel() * tensor.element_size() for tensor in plain)
         return dense + sum(linear.num_bytes for linear in linears)
 
 
 def load_weights(
-    directory: Path, config: LlamaConfig, dtype: torch.dtype, device: torch.device
-) -> LlamaWeights:
+    directory: Path, config: DecoderConfig, dtype: torch.dtype, device: torch.device
+) -> DecoderWeights:
     """Maps `model.safetensors` and arranges the weights.
 
     Raises FileNotFoundError when there is no such file, ValueError when a tensor is missing, has
@@ -125,14 +142,30 @@ def load_weights(
                 take(f"{attention}k_proj.weight", keys, hidden),
                 take(f"{attention}v_proj.weight", keys, hidden),
             ]
+            bias = None
+            if config.family == "qwen2":
+                bias = torch.cat(
+                    [
+                        take(f"{attention}q_proj.bias", queries),
+                        take(f"{attention}k_proj.bias", keys),
+                        take(f"{attention}v_proj.bias", keys),
+                    ]
+                )
+            qk_norm = None
+            if config.family == "qwen3":
+                query_norm = take(f"{attention}q_norm.weight", config.head_dim)
+                key_norm = take(f"{attention}k_norm.weight", config.head_dim)
+                heads = [query_norm] * config.num_heads + [key_norm] * config.num_kv_heads
+                qk_norm = torch.stack(heads)
             gate_up = [
                 take(f"{mlp}gate_proj.weight", inner, hidden),
                 take(f"{mlp}up_proj.weight", inner, hidden),
             ]
             layers.append(
-                LlamaLayer(
+                DecoderLayer(
                     attention_norm=take(f"{layer}input_layernorm.weight", hidden),
-                    qkv=FrozenLinear(torch.cat(qkv)),
+                    qkv=FrozenLinear(torch.cat(qkv), bias),
+                    qk_norm=qk_norm,
                     o=FrozenLinear(take(f"{attention}o_proj.weight", hidden, queries)),
                     mlp_norm=take(f"{layer}post_attention_layernorm.weight", hidden),
                     gate_up=FrozenLinear(torch.cat(gate_up)),
@@ -143,5 +176,7 @@ def load_weights(
         tied = config.is_head_tied
         head = embed_tokens if tied else take("lm_head.weight", config.vocab_size, hidden)
         if left:
-            raise ValueError(f"{FLOAT32_FILE}: tensor {min(left)!r} is none of a Llama decoder")
-        return LlamaWeights(embed_tokens, tuple(layers), norm, FrozenLinear(head))
+            raise ValueError(
+                f"{FLOAT32_FILE}: tensor {min(left)!r} is none of a {config.family} decoder"
+            )
+        return DecoderWeights(embed_tokens, tuple(layers), norm, FrozenLinear(head))

