@@ -27,17 +27,41 @@ bool all_fit(const float* x, size_t count) {
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// The half-precision scale that brings `largest` to 127, and its inverse as the bytes see it.
-struct Scale {
-  explicit Scale(float largest)
-      : half(float_to_half(largest / 127.0f)),
-        inverse(half_to_float(half) > 0.0f ? 1.0f / half_to_float(half) : 0.0f) {}
-  int8_t byte(float x) const {
-    return static_cast<int8_t>(std::fmin(std::fmax(std::nearbyint(x * inverse), -127.0f), 127.0f));
+float largest_magnitude(const float* x, int count) {
+  // As integers, magnitudes keep their order; and compilers turn the loop into vectors.
+  int32_t largest = 0;
+  for (int i = 0; i < count; i++) {
+    int32_t bits;
+    std::memcpy(&bits, x + i, sizeof bits);
+    bits &= 0x7fffffff;
+    largest = bits > largest ? bits : largest;
   }
-  uint16_t half;
-  float inverse;
-};
+  float magnitude;
+  std::memcpy(&magnitude, &largest, sizeof magnitude);
+  return magnitude;
+}
+
+// The half-precision scale that brings the largest of some factors to 127.
+uint16_t scale_of(const float* x, int count) {
+  return float_to_half(largest_magnitude(x, count) / 127.0f);
+}
+
+// Rounds x / scale to the nearest bytes, halves to even.
+void to_bytes(const float* x, int count, uint16_t scale, int8_t* bytes) {
+  const float step = half_to_float(scale);
+  const float inverse = step > 0.0f ? 1.0f / step : 0.0f;
+  // Added to a small number it leaves the nearest integer in the low bits of the sum.
+  constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23
+  constexpr int32_t kRounderBits = 0x4b400000;
+  for (int i = 0; i < count; i++) {
+    const float shifted = x[i] * inverse + kRounder;
+    int32_t value;
+    std::memcpy(&value, &shifted, sizeof value);
+    value -= kRounderBits;
+    value = value < -127 ? -127 : value;
+    bytes[i] = static_cast<int8_t>(value > 127 ? 127 : value);
+  }
+}
 
 // Row `row` of A into its block.
 void write_a_row(const float* x, int in, int row, uint8_t* a) {
@@ -45,12 +69,13 @@ void write_a_row(const float* x, int in, int row, uint8_t* a) {
   uint8_t* group = a + static_cast<size_t>(row / kLanes * groups) * kQ8GroupBytes;
   const int lane = row % kLanes;
   for (int g = 0; g < groups; g++, group += kQ8GroupBytes, x += kGroup) {
-    float largest = 0.0f;
-    for (int i = 0; i < kGroup; i++) largest = std::fmax(largest, std::fabs(x[i]));
-    const Scale scale(largest);
-    std::memcpy(group + 2 * lane, &scale.half, sizeof scale.half);
-    for (int i = 0; i < kGroup; i++)
-      group[32 + 64 * (i / 4) + 4 * lane + i % 4] = static_cast<uint8_t>(scale.byte(x[i]) + 128);
+    const uint16_t scale = scale_of(x, kGroup);
+    std::memcpy(group + 2 * lane, &scale, sizeof scale);
+    int8_t bytes[kGroup];
+    to_bytes(x, kGroup, scale, bytes);
+    for (int8_t& byte : bytes) byte = static_cast<int8_t>(static_cast<uint8_t>(byte) ^ 128u);
+    for (int i = 0; i < kGroup; i += 4)
+      std::memcpy(group + 32 + 16 * i + 4 * lane, bytes + i, 4);
   }
 }
 
@@ -58,12 +83,15 @@ void write_a_row(const float* x, int in, int row, uint8_t* a) {
 void write_b_row(const float* x, int rank, int o, uint8_t* b) {
   uint8_t* block = b + static_cast<size_t>(o / kLanes) * static_cast<size_t>(32 + 16 * rank);
   const int lane = o % kLanes;
-  float largest = 0.0f;
-  for (int j = 0; j < rank; j++) largest = std::fmax(largest, std::fabs(x[j]));
-  const Scale scale(largest);
-  std::memcpy(block + 2 * lane, &scale.half, sizeof scale.half);
-  for (int j = 0; j < rank; j++)
-    block[32 + 16 * j + lane] = static_cast<uint8_t>(scale.byte(x[j]));
+  const uint16_t scale = scale_of(x, rank);
+  std::memcpy(block + 2 * lane, &scale, sizeof scale);
+  int8_t bytes[kLanes];
+  for (int j = 0; j < rank; j += kLanes) {
+    const int count = rank - j < kLanes ? rank - j : kLanes;
+    to_bytes(x + j, count, scale, bytes);
+    for (int i = 0; i < count; i++)
+      block[32 + 16 * (j + i) + lane] = static_cast<uint8_t>(bytes[i]);
+  }
 }
 
 }  // namespace
