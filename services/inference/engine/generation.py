@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from services.inference.engine.detokenizer import Detokenizer
 from services.inference.engine.events import Completed, TextDelta
-from services.inference.engine.sampler import Logits, SequenceSampler
-from services.inference.engine.sequence import FinishReason, Sequence
+from services.inference.engine.sampler import SequenceSampler
+from services.inference.engine.sequence import FinishReason, SampledToken, Sequence
 from services.inference.engine.token_bytes import TokenBytes
 
 DELTA_INTERVAL_S = 0.02
@@ -28,7 +28,7 @@ class Generation:
         self.sequence = sequence
         self.ticket = ticket
         self.stop_string: str | None = None
-        self._sampler = SequenceSampler(
+        self.sampler = SequenceSampler(
             sequence.sampling, sequence.token_ids, sequence.num_top_logprobs
         )
         self._detokenizer = Detokenizer(token_bytes, sequence.stop.stop_strings)
@@ -63,9 +63,8 @@ class Generation:
             self._admitted_s = now_s
         return is_first
 
-    def accept(self, row: Logits, now_s: float) -> FinishReason | None:
-        """Samples the next token from a finite row, shape [vocab_size]."""
-        token = self._sampler.sample(row)
+    def accept(self, token: SampledToken, now_s: float) -> FinishReason | None:
+        """Adds the next token; returns why it is the last one."""
         sequence = self.sequence
         sequence.token_ids.append(token.token_id)
         if self._first_token_s is None:

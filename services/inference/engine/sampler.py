@@ -48,6 +48,17 @@ def top_indices(row: NDArray[np.floating], count: int) -> NDArray[np.intp]:
     return candidates[order]
 
 
+def sample_rows(logits: Logits, samplers: Sequence[SequenceSampler]) -> list[SampledToken | None]:
+    """Chooses a token for each row of a step; None for a row that is not finite.
+
+    `logits` has shape [number of samplers, vocab_size] and stays as it is.
+    """
+    return [
+        sampler.sample(row) if is_finite else None
+        for sampler, row, is_finite in zip(samplers, logits, finite_rows(logits), strict=True)
+    ]
+
+
 class SequenceSampler:
     """What one sequence's sampling remembers: its generator and the tokens seen.
 
@@ -62,15 +73,6 @@ class SequenceSampler:
         self._random = np.random.default_rng(params.seed) if params.temperature > 0 else None
         self._seen = set(prompt) if params.repetition_penalty != 1.0 else set()
         self._counts: Counter[int] = Counter()
-
-    @property
-    def is_plain_greedy(self) -> bool:
-        """Whether the largest logit is all that is asked for."""
-        return (
-            self._random is None
-            and self._num_top_logprobs is None
-            and not self._params.has_penalties
-        )
 
     def sample(self, row: Logits) -> SampledToken:
         """Chooses a token; `row` has shape [vocab_size], is finite and stays as it is."""

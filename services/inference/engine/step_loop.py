@@ -32,7 +32,7 @@ from services.inference.engine.iteration_scheduler import (
     StepPlan,
 )
 from services.inference.engine.outbox import Outbox, WantedAdapter
-from services.inference.engine.sampler import Logits, finite_rows
+from services.inference.engine.sampler import Logits, sample_rows
 from services.inference.engine.sequence import SequenceStatus
 from services.inference.engine.status import EngineStatus, SlotStatus
 
@@ -258,13 +258,14 @@ class StepLoop:
         if not chunks:
             return
         now_s = self._clock()
-        for chunk, row, is_finite in zip(chunks, logits, finite_rows(logits), strict=True):
-            generation = self._generation(chunk)
-            if not is_finite:
+        generations = [self._generation(chunk) for chunk in chunks]
+        tokens = sample_rows(logits, [generation.sampler for generation in generations])
+        for chunk, generation, token in zip(chunks, generations, tokens, strict=True):
+            if token is None:
                 get_logger().error("logits_not_finite", digests=generation.sequence.digests)
                 self._fail_row(chunk, InternalError("the model's output was not a number"))
                 continue
-            reason = generation.accept(row, now_s)
+            reason = generation.accept(token, now_s)
             self._num_output_tokens += 1
             self._send_delta(generation, now_s, is_urgent=reason is not None)
             if reason is not None:
