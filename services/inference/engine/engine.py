@@ -59,6 +59,7 @@ class Engine:
         self._thread: threading.Thread | None = None
         self._is_stopping = False
         self._is_dead = False
+        self._is_asleep = False
         self._next_id = 0
         self._streams: dict[int, TokenStream] = {}
         self._busy_since_s = clock()
@@ -172,9 +173,10 @@ class Engine:
         return len(self._streams)
 
     def stalled_s(self) -> float:
-        """Seconds since the newest step while there is work that waits for no adapter, else 0."""
+        """Seconds since the newest step while there is work to do, else 0."""
         status = self.status
-        if not self._streams or status.num_loading_adapters:
+        # All the work may be waiting for the adapters that load; then the thread sleeps.
+        if not self._streams or (status.num_loading_adapters and self._is_asleep):
             return 0.0
         return max(0.0, self._clock() - max(status.last_step_s, self._busy_since_s))
 
@@ -205,7 +207,10 @@ class Engine:
                 has_run = steps.step()
                 self._publish(steps, doorbell)
                 if not has_run:
-                    self._commands.get()(steps)
+                    self._is_asleep = True
+                    command = self._commands.get()
+                    self._is_asleep = False
+                    command(steps)
                 self._run_commands(steps)
             self._publish(steps, doorbell)
         except BaseException as error:  # noqa: BLE001 - SystemExit too must end every stream

@@ -156,6 +156,35 @@ async def test_streams_go_on_while_an_adapter_is_written_Q05():
         assert len(text(await read(adapted))) == 5
 
 
+async def test_a_step_that_hangs_is_a_stall_whatever_loads_and_a_wait_for_an_adapter_is_none():
+    class Slow(StandInBackend):
+        is_loading, may_load, is_stepping, may_step = (threading.Event() for _ in range(4))
+
+        def load_adapter(self, slot, weights):
+            self.is_loading.set()
+            assert self.may_load.wait(60)
+            super().load_adapter(slot, weights)
+
+    def hang(chunks):
+        Slow.is_stepping.set()
+        assert Slow.may_step.wait(60)
+
+    backend = Slow()
+    stop = StopConditions(max_tokens=5)
+    async with running_engine(backend) as engine:
+        adapted = engine.submit([1, 2, 3], adapters=(AdapterUse("1", 1.0),), stop=stop)
+        await asyncio.to_thread(Slow.is_loading.wait)
+        while engine.stalled_s():  # noqa: ASYNC110 - nothing tells that the thread fell asleep
+            await asyncio.sleep(0)
+        backend.before_forward = hang
+        base = engine.submit([1, 2, 3], stop=stop)
+        await asyncio.to_thread(Slow.is_stepping.wait)
+        assert engine.stalled_s() > 0.0
+        Slow.may_step.set()
+        Slow.may_load.set()
+        assert len(text(await read(base))) == len(text(await read(adapted))) == 5
+
+
 async def test_a_back_end_that_can_not_load_beside_a_step_loads_between_two():
     class Single(StandInBackend):
         loads_beside_forward = False
