@@ -31,6 +31,8 @@ void load_something(Model& model, Bytes& bytes) {
     pair.rank = bytes.take<int8_t>();
     pair.scaling = bytes.take<float>();
     const auto [out, in] = sizes_of(model.file.header(), pair.module);
+    pair.in_features = in;
+    pair.out_features = out;
     const auto rank = static_cast<size_t>(std::abs(pair.rank));
     for (const int size : {in, out}) {
       // A few values from the bytes, again and again.

@@ -53,6 +53,8 @@ typedef struct {
   int32_t layer;
   int32_t module;
   int32_t rank;
+  int32_t in_features;
+  int32_t out_features;
   float scaling;
   const float* lora_a;  // [rank, in_features]
   const float* lora_b;  // [out_features, rank]

@@ -27,15 +27,6 @@ int guarded(char* error, size_t error_size, F&& f) {
   return -1;
 }
 
-// Only the arrays of adapters may be missing, where no sequence has one.
-void check_arrays(const el_batch& b) {
-  edgelora::require(b.token_ids != nullptr && b.token_offsets != nullptr &&
-                        b.start_positions != nullptr && b.block_tables != nullptr &&
-                        b.block_offsets != nullptr && b.adapter_offsets != nullptr &&
-                        b.needs_logits != nullptr,
-                    "an array of the batch is missing");
-}
-
 }  // namespace
 
 extern "C" {
@@ -72,9 +63,6 @@ int el_unload_adapter(el_engine* engine, int32_t slot, char* error, size_t error
 
 int el_forward(el_engine* engine, const el_batch* batch, float* logits, char* error,
                size_t error_size) {
-  return guarded(error, error_size, [&] {
-    check_arrays(*batch);
-    engine->engine.forward(*batch, logits);
-  });
+  return guarded(error, error_size, [&] { engine->engine.forward(*batch, logits); });
 }
 }

@@ -169,6 +169,9 @@ void LoraSlots::check_pairs(const el_lora_pair* pairs, int num_pairs) const {
                 pair.module < EL_NUM_MODULES,
             "an adapter module is out of range");
     require(pair.rank >= 1 && pair.rank <= max_rank_, "an adapter module's rank is out of range");
+    require(pair.in_features == in_features(pair.module) &&
+                pair.out_features == out_features(pair.module),
+            "an adapter module's factors do not have the model's sizes");
     require(std::isfinite(pair.scaling), "an adapter module's scaling is not finite");
     require(pair.lora_a != nullptr && pair.lora_b != nullptr, "an adapter factor is missing");
     const size_t at = index(0, pair.layer, pair.module);

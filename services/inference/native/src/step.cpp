@@ -12,6 +12,8 @@ namespace {
 // Entries are numbered, and multiplied by modules and ranks, in 32 bits.
 constexpr size_t kMaxEntries = size_t{1} << 20;
 
+constexpr const char* kMissing = "an array of the batch is missing";
+
 // Whether offsets [at] and [at + 1] enclose at least `least` things.
 bool encloses(const int32_t* offsets, int32_t at, int32_t least) {
   return offsets[at] >= 0 && int64_t{offsets[at + 1]} - offsets[at] >= least;
@@ -23,6 +25,10 @@ Step::Step(const el_batch& b, const PackedHeader& shape, const el_limits& limits
            int query_tile)
     : batch(b), slots_(slots) {
   require(b.num_chunks >= 1, "a step needs at least one sequence");
+  require(b.token_offsets != nullptr && b.start_positions != nullptr &&
+              b.block_offsets != nullptr && b.adapter_offsets != nullptr &&
+              b.needs_logits != nullptr,
+          kMissing);
   require(b.token_offsets[0] == 0 && b.block_offsets[0] == 0 && b.adapter_offsets[0] == 0,
           "the offsets of a batch start at 0");
   std::vector<std::vector<AdapterEntry>> by_slot(static_cast<size_t>(slots.size()));
@@ -63,6 +69,7 @@ void Step::check_chunk(int32_t chunk, const PackedHeader& shape, const el_limits
   const int32_t num_blocks = b.block_offsets[chunk + 1] - b.block_offsets[chunk];
   require(num_blocks >= num_blocks_of(start + count),
           "a block table is too short for its sequence");
+  require(b.token_ids != nullptr && b.block_tables != nullptr, kMissing);
   for (int32_t i = b.block_offsets[chunk]; i < b.block_offsets[chunk + 1]; i++)
     require(b.block_tables[i] >= 0 && b.block_tables[i] < limits.num_kv_blocks,
             "a block table names a block that does not exist");
@@ -91,6 +98,8 @@ void Step::check_sharing(const el_limits& limits) const {
 
 void Step::list_adapters(int32_t chunk, std::vector<std::vector<AdapterEntry>>& by_slot) {
   const el_batch& b = batch;
+  if (b.adapter_offsets[chunk] == b.adapter_offsets[chunk + 1]) return;
+  require(b.adapter_slots != nullptr && b.adapter_weights != nullptr, kMissing);
   for (int32_t a = b.adapter_offsets[chunk]; a < b.adapter_offsets[chunk + 1]; a++) {
     require(b.adapter_slots[a] >= 0 && b.adapter_slots[a] < slots_.size(),
             "there is no such adapter slot");

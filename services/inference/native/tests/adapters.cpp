@@ -52,7 +52,7 @@ Adapter::Adapter(const PackedHeader& shape, uint32_t seed, int rank,
       const float* a = factors_.back().data();
       factors_.push_back(
           numbers.floats(static_cast<size_t>(rank) * static_cast<size_t>(out), 0.2f));
-      pairs.push_back({layer, module, rank, 1.5f, a, factors_.back().data()});
+      pairs.push_back({layer, module, rank, in, out, 1.5f, a, factors_.back().data()});
     }
   }
 }
@@ -80,9 +80,6 @@ Batch::Batch(const std::vector<Chunk>& chunks) {
     adapter_offsets.push_back(end(slots));
     needs_logits.push_back(chunk.needs_logits ? 1 : 0);
   }
-  // An empty vector may have no address, which the core takes for a missing array.
-  for (std::vector<int32_t>* list : {&token_ids, &starts, &block_tables}) list->reserve(1);
-  needs_logits.reserve(1);
 }
 
 el_batch Batch::view() const {
@@ -150,7 +147,7 @@ std::vector<float> must_forward(el_engine* engine, const std::vector<Chunk>& chu
 void expect(bool holds, const std::string& what) {
   if (holds) return;
   std::fprintf(stderr, "failed: %s\n", what.c_str());
-  std::_Exit(1);
+  std::abort();
 }
 
 }  // namespace edgelora::check

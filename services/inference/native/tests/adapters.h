@@ -80,7 +80,7 @@ EnginePointer must_open(const std::string& path, const el_limits& limits);
 void must(const Refusal& refusal);
 std::vector<float> must_forward(el_engine* engine, const std::vector<Chunk>& chunks);
 
-// Ends the program with status 1 unless it holds.
+// Aborts the program unless it holds.
 void expect(bool holds, const std::string& what);
 
 }  // namespace edgelora::check

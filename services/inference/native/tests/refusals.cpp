@@ -67,6 +67,8 @@ void refuse_adapters(el_engine* engine, const PackedHeader& shape) {
   expect_refusal(load_changed(1, [](Pairs& p) { p[1].rank = 9; }), "rank");
   expect_refusal(load_changed(1, [](Pairs& p) { p[1].rank = 0; }), "rank");
   expect_refusal(load_changed(1, [](Pairs& p) { p[1].rank = INT32_MIN; }), "rank");
+  expect_refusal(load_changed(1, [](Pairs& p) { p[1].in_features += 32; }), "sizes");
+  expect_refusal(load_changed(1, [](Pairs& p) { p[1].out_features -= 16; }), "sizes");
   expect_refusal(load_changed(1, [](Pairs& p) { p[1].layer = 1 << 20; }), "out of range");
   expect_refusal(load_changed(1, [](Pairs& p) { p[1].layer = -1; }), "out of range");
   expect_refusal(load_changed(1, [](Pairs& p) { p[1].module = EL_NUM_MODULES; }), "out of range");
@@ -150,10 +152,23 @@ void refuse_batches(el_engine* engine, const PackedHeader& shape) {
     refuse_offsets([&](Batch& b) { b.block_offsets[1] = wrong; }, "must not fall");
     refuse_offsets([&](Batch& b) { b.adapter_offsets[2] = wrong; }, "must not fall");
   }
-  const el_batch nothing{};
-  char error[256] = "";
-  expect(el_forward(engine, &nothing, logits.data(), error, sizeof error) != 0, "no arrays");
-  expect_refusal(error, "missing");
+  const auto refuse_missing = [&](auto change) {
+    const Batch batch({{{1, 2}, 0, {0, 1}, {{0, 1.0f}}}});
+    el_batch view = batch.view();
+    change(view);
+    char error[256] = "";
+    expect(el_forward(engine, &view, logits.data(), error, sizeof error) != 0, "no array");
+    expect_refusal(error, "missing");
+  };
+  refuse_missing([](el_batch& b) { b.token_ids = nullptr; });
+  refuse_missing([](el_batch& b) { b.token_offsets = nullptr; });
+  refuse_missing([](el_batch& b) { b.start_positions = nullptr; });
+  refuse_missing([](el_batch& b) { b.block_tables = nullptr; });
+  refuse_missing([](el_batch& b) { b.block_offsets = nullptr; });
+  refuse_missing([](el_batch& b) { b.adapter_slots = nullptr; });
+  refuse_missing([](el_batch& b) { b.adapter_weights = nullptr; });
+  refuse_missing([](el_batch& b) { b.adapter_offsets = nullptr; });
+  refuse_missing([](el_batch& b) { b.needs_logits = nullptr; });
 }
 
 }  // namespace

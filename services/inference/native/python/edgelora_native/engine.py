@@ -7,6 +7,7 @@ Calls release the interpreter lock. An engine belongs to one thread at a time, b
 from __future__ import annotations
 
 import ctypes
+import os
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,6 +70,8 @@ class _LoraPair(ctypes.Structure):
         ("layer", ctypes.c_int32),
         ("module", ctypes.c_int32),
         ("rank", ctypes.c_int32),
+        ("in_features", ctypes.c_int32),
+        ("out_features", ctypes.c_int32),
         ("scaling", ctypes.c_float),
         ("lora_a", ctypes.c_void_p),
         ("lora_b", ctypes.c_void_p),
@@ -186,7 +189,7 @@ class Engine:
         """Maps the file and allocates everything. Raises NativeError."""
         self._error = ctypes.create_string_buffer(_ERROR_SIZE)
         self._handle = _LIBRARY.el_open(
-            str(packed_file).encode(),
+            os.fsencode(packed_file),
             ctypes.byref(
                 _Limits(
                     limits.num_kv_blocks,
@@ -223,9 +226,12 @@ class Engine:
         for pair, factor in zip(pairs, factors, strict=True):
             lora_a = np.ascontiguousarray(factor.lora_a, dtype=np.float32)
             lora_b = np.ascontiguousarray(factor.lora_b, dtype=np.float32)
+            if lora_a.ndim != 2 or lora_b.ndim != 2 or lora_a.shape[0] != lora_b.shape[1]:
+                raise NativeError("an adapter module's factors must be [rank, in] and [out, rank]")
             kept += [lora_a, lora_b]
             pair.layer, pair.module = factor.layer, MODULES.index(factor.module)
-            pair.rank, pair.scaling = lora_a.shape[0], factor.scaling
+            pair.rank, pair.in_features = lora_a.shape
+            pair.out_features, pair.scaling = lora_b.shape[0], factor.scaling
             pair.lora_a, pair.lora_b = lora_a.ctypes.data, lora_b.ctypes.data
         # Not the buffer of the thread that runs the steps.
         error = ctypes.create_string_buffer(_ERROR_SIZE)
@@ -234,7 +240,9 @@ class Engine:
 
     def unload_adapter(self, slot: int) -> None:
         """Empties a slot and zeroes its memory."""
-        self._check(_LIBRARY.el_unload_adapter(self._open(), slot, self._error, _ERROR_SIZE))
+        error = ctypes.create_string_buffer(_ERROR_SIZE)
+        if _LIBRARY.el_unload_adapter(self._open(), slot, error, _ERROR_SIZE):
+            raise NativeError(error.value.decode())
 
     def forward(self, chunks: Sequence[ChunkLike]) -> NDArray[np.float32]:
         """Runs one step.
