@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
+
+from edgelora.toolchain.errors import ToolchainError
+from services.chassis.rotary import RotaryFrequencies, rotary_frequencies
 
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
@@ -39,6 +43,30 @@ class DecoderShape:
     rms_norm_eps: float
     tied_embeddings: bool
     """Whether the output head is the embedding table itself."""
+
+    def __post_init__(self) -> None:
+        """Raises ToolchainError for numbers that no decoder has."""
+        counts = (
+            *(self.vocab_size, self.hidden_size, self.intermediate_size, self.num_layers),
+            *(self.num_heads, self.num_kv_heads, self.head_dim, self.max_context_tokens),
+        )
+        if min(counts) < 1 or self.num_heads % self.num_kv_heads or self.head_dim % 2:
+            raise ToolchainError("the model's sizes do not fit together: copy it again")
+        if not all(0 < real < math.inf for real in (self.rope_theta, self.rms_norm_eps)):
+            raise ToolchainError("the model's rope theta or norm epsilon is not a positive number")
+        try:
+            self.rotary()
+        except ValueError as error:
+            raise ToolchainError(str(error)) from error
+
+    def rotary(self) -> RotaryFrequencies:
+        """How fast each pair of values in a head turns."""
+        config = {
+            "rope_theta": self.rope_theta,
+            "rope_scaling": self.rope_scaling,
+            "max_position_embeddings": self.max_context_tokens,
+        }
+        return rotary_frequencies(config, self.head_dim)
 
     @property
     def has_qkv_bias(self) -> bool:

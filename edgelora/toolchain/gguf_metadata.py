@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,17 +25,16 @@ class GgufMetadata:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any], file_name: str) -> GgufMetadata:
-        """`fields`: of a GGUFReader. Raises ToolchainError for an architecture not served."""
-        values = {name: field.contents() for name, field in fields.items()}
-        architecture = values.get("general.architecture")
+        """Raises ToolchainError for an architecture that is not served."""
+        architecture = fields.get("general.architecture")
         if architecture not in ARCHITECTURES:
             raise ToolchainError(
                 f"{file_name} holds architecture {architecture!r}; "
                 f"supported: {', '.join(ARCHITECTURES)}"
             )
-        if values.get("split.count", 0) > 1:
+        if fields.get("split.count", 0) not in (0, 1):
             raise ToolchainError(f"{file_name} is one part of several: merge them into one file")
-        return cls(architecture, values)
+        return cls(architecture, fields)
 
     def shape(self, *, tied_embeddings: bool, rope_factors: list[float] | None) -> DecoderShape:
         """The model's numbers. Raises ToolchainError for one that is missing or not served."""
@@ -113,7 +113,7 @@ class GgufMetadata:
 
     def _real(self, key: str, default: float | None = None) -> float:
         value = self._get(key, default)
-        if not isinstance(value, int | float) or not value > 0:
+        if not isinstance(value, int | float) or not 0 < value < math.inf:
             raise ToolchainError(
                 f"the file's {self.architecture}.{key} is missing or not a positive number"
             )

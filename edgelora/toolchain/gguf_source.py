@@ -11,6 +11,7 @@ import numpy as np
 
 from edgelora.toolchain.decoder_shape import DecoderShape
 from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.gguf_header import check_header
 from edgelora.toolchain.gguf_metadata import GgufMetadata
 from edgelora.toolchain.gguf_tensor import GgufTensor, undo_rotary_order
 from edgelora.toolchain.gguf_tokenizer import GgufVocabulary
@@ -41,9 +42,8 @@ ROPE_FACTORS = "rope_freqs.weight"
 
 def open_gguf(path: Path) -> ModelSource:
     """Opens a GGUF file. Raises ToolchainError for a damaged file and for what is not served."""
-    reader = _open(path)
-    metadata = GgufMetadata.read(reader.fields, path.name)
-    stored = {tensor.name: tensor for tensor in reader.tensors}
+    fields, stored = _read(path)
+    metadata = GgufMetadata.read(fields, path.name)
     factors = stored.pop(ROPE_FACTORS, None)
     shape = metadata.shape(
         tied_embeddings="output.weight" not in stored,
@@ -64,13 +64,14 @@ def open_gguf(path: Path) -> ModelSource:
     )
 
 
-def _open(path: Path) -> Any:
-    with path.open("rb") as file:
-        if file.read(4) != b"GGUF":
-            raise ToolchainError(f"{path.name} is no GGUF file")
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Key-value pairs, and tensors by name."""
+    check_header(path)
     try:
-        return gguf.GGUFReader(path)
-    except (ValueError, IndexError, KeyError, OverflowError, MemoryError, struct.error) as error:
+        reader = gguf.GGUFReader(path)
+        fields = {name: field.contents() for name, field in reader.fields.items()}
+        return fields, {tensor.name: tensor for tensor in reader.tensors}
+    except (ValueError, LookupError, ArithmeticError, TypeError, struct.error) as error:
         raise ToolchainError(f"{path.name} is cut or damaged: download it again") from error
 
 

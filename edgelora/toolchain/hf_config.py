@@ -6,7 +6,6 @@ from typing import Any
 
 from edgelora.toolchain.decoder_shape import DecoderShape
 from edgelora.toolchain.errors import ToolchainError
-from services.chassis.rotary import rotary_frequencies
 
 
 def read_shape(config: dict[str, Any]) -> DecoderShape:
@@ -22,7 +21,7 @@ def read_shape(config: dict[str, Any]) -> DecoderShape:
         heads = int(config["num_attention_heads"])
         hidden = int(config["hidden_size"])
         theta, scaling = _rope(config)
-        shape = DecoderShape(
+        return DecoderShape(
             family=family,
             vocab_size=int(config["vocab_size"]),
             hidden_size=hidden,
@@ -39,18 +38,18 @@ def read_shape(config: dict[str, Any]) -> DecoderShape:
         )
     except KeyError as error:
         raise ToolchainError(f"config.json lacks {error.args[0]!r}") from error
+    except ToolchainError:
+        raise
     except (TypeError, ValueError, ArithmeticError) as error:
         raise ToolchainError("config.json has a size that is not a number") from error
-    try:
-        rotary_frequencies(config, shape.head_dim)
-    except ValueError as error:
-        raise ToolchainError(str(error)) from error
-    return shape
 
 
 def _rope(config: dict[str, Any]) -> tuple[float, dict[str, Any] | None]:
     """The base of the rotary frequencies, and their scaling in the words of `rope_scaling`."""
     parameters = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    part = parameters.pop("partial_rotary_factor", config.get("partial_rotary_factor"))
+    if part not in (None, 1.0):
+        raise ToolchainError("the model rotates only part of a head: not supported")
     theta = float(parameters.pop("rope_theta", None) or config.get("rope_theta", 10000.0))
     kind = parameters.pop("type", "default")
     parameters.setdefault("rope_type", kind)

@@ -63,6 +63,11 @@ def match_tensors(
 
     Raises ToolchainError when one is missing, left over or of another shape.
     """
+    if shape.num_layers > len(stored):  # also spares us the names of a billion layers
+        raise ToolchainError(
+            f"the model says it has {shape.num_layers} layers and holds {len(stored)} tensors: "
+            "copy it again"
+        )
     wanted = shape.tensors()
     if unknown := sorted(stored.keys() - wanted.keys()):
         raise ToolchainError(

@@ -24,7 +24,6 @@ from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.gguf_blocks import keep_blocks
 from edgelora.toolchain.model_source import ModelSource, SourceTensor, check_finite
 from edgelora.toolchain.progress import Bar
-from services.chassis.rotary import rotary_frequencies
 
 _PIECE_ROWS = 4096
 """Rows quantised at a time: a vocabulary in fp32 can be gigabytes."""
@@ -43,7 +42,7 @@ def packed_shape(shape: DecoderShape) -> ModelShape:
             feed_forward_size=shape.intermediate_size,
             max_context_tokens=shape.max_context_tokens,
             norm_epsilon=shape.rms_norm_eps,
-            attention_factor=rotary_frequencies(_rope(shape), shape.head_dim).attention_factor,
+            attention_factor=shape.rotary().attention_factor,
         )
     except ValueError as error:
         raise ToolchainError(
@@ -76,9 +75,7 @@ def write_native(path: Path, source: ModelSource, bar: Bar) -> None:
             if shape.tied_embeddings
             else pad_rows(writer.matrix("model.embed_tokens.weight", 8))
         ),
-        inverse_frequencies=rotary_frequencies(_rope(shape), shape.head_dim).inverse.astype(
-            np.float32
-        ),
+        inverse_frequencies=shape.rotary().inverse.astype(np.float32),
         layers=writer.layers(),
     )
     with path.open("rb") as file:
@@ -124,8 +121,7 @@ class _Writer:
 
     def matrix(self, name: str, bits: int) -> Matrix:
         tensor = self._source.tensors[name]
-        # Half precision also overflows where a weight is beyond all reason; refused below.
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
             matrix = keep_blocks(tensor) or _quantised(name, tensor, bits)
         check_finite(name, matrix.scale)
         if isinstance(matrix, Matrix4):
@@ -140,13 +136,7 @@ def _quantised(name: str, tensor: SourceTensor, bits: int) -> Matrix:
     for start in range(0, tensor.shape[0], _PIECE_ROWS):
         values = tensor.float32(slice(start, start + _PIECE_ROWS))
         check_finite(name, values)
+        if np.abs(values).max() > np.finfo(np.float16).max:
+            raise ToolchainError(f"tensor {name} holds values beyond half precision: not supported")
         pieces.append(quantise(values))
     return concatenate(pieces)
-
-
-def _rope(shape: DecoderShape) -> dict[str, object]:
-    return {
-        "rope_theta": shape.rope_theta,
-        "rope_scaling": shape.rope_scaling,
-        "max_position_embeddings": shape.max_context_tokens,
-    }

@@ -143,7 +143,7 @@ def test_hugging_face_directory_keeps_its_logits(
     [
         ({"attention_bias": True}, "attention_bias: not supported"),
         ({"hidden_act": "gelu"}, "hidden_act must be 'silu'"),
-        ({"rope_parameters": {"rope_type": "llama3"}}, "rope_scaling lacks 'low_freq_factor'"),
+        ({"rope_parameters": {"rope_type": "llama3"}}, "low_freq_factor is missing"),
         ({"rope_parameters": {"rope_type": "su"}}, "type 'su' is not supported"),
         ({"num_attention_heads": "four"}, "not a number"),
         ({"num_attention_heads": [4]}, "not a number"),
