@@ -62,6 +62,33 @@ typedef struct {
 
 enum { EL_Q, EL_K, EL_V, EL_O, EL_GATE, EL_UP, EL_DOWN, EL_NUM_MODULES };
 
+enum { EL_MAX_TOP_LOGPROBS = 20 };
+
+// How to choose a token from each of some rows of logits. Arrays hold one value for each row.
+typedef struct {
+  int32_t num_rows;
+  int32_t num_tokens;     // logits of a row that count
+  int64_t row_stride;     // floats from one row to the next
+  const float* logits;
+  const float* temperature;  // 0: the likeliest token
+  const int32_t* top_k;      // 0: all tokens
+  const float* top_p;        // 1: all tokens
+  const float* min_p;        // 0: all tokens
+  const double* draws;       // random numbers in [0, 1)
+  const float* repetition_penalty;
+  const float* presence_penalty;
+  const float* frequency_penalty;
+  const int32_t* penalty_offsets;  // num_rows + 1
+  const int32_t* penalty_ids;      // tokens of prompt and output, each once
+  const int32_t* penalty_counts;   // times in the output
+  const int32_t* num_logprobs;     // likeliest tokens to tell of; negative: no log probability
+  // Results.
+  int32_t* token_ids;      // negative: the row holds what is not finite
+  double* logprobs;        // of the chosen token, where wanted
+  int32_t* top_ids;        // [num_rows][EL_MAX_TOP_LOGPROBS], best first
+  double* top_logprobs;    // the same shape
+} el_sampling;
+
 // Name of the instruction set in use, or NULL with `error` set when EDGELORA_ISA names one that
 // is unknown or that this processor lacks.
 EL_PUBLIC const char* el_instruction_set(char* error, size_t error_size);
@@ -78,6 +105,10 @@ EL_PUBLIC int el_unload_adapter(el_engine* engine, int32_t slot, char* error, si
 // Writes one row of vocab_size logits for each chunk with needs_logits, in order.
 EL_PUBLIC int el_forward(el_engine* engine, const el_batch* batch, float* logits, char* error,
                size_t error_size);
+
+// Chooses a token from each row. A row's result depends on nothing but the row and its settings.
+EL_PUBLIC int el_sample(el_engine* engine, const el_sampling* sampling, char* error,
+                        size_t error_size);
 
 #ifdef __cplusplus
 }

@@ -65,4 +65,8 @@ int el_forward(el_engine* engine, const el_batch* batch, float* logits, char* er
                size_t error_size) {
   return guarded(error, error_size, [&] { engine->engine.forward(*batch, logits); });
 }
+
+int el_sample(el_engine* engine, const el_sampling* sampling, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] { engine->engine.sample(*sampling); });
+}
 }

@@ -45,6 +45,8 @@ Engine::Engine(const std::string& path, const el_limits& limits)
   require(limits.num_threads >= 1 && limits.num_threads <= 256, "num_threads is out of range");
   slots_ = std::make_unique<LoraSlots>(shape_, limits.max_loras, limits.max_lora_rank);
 
+  sampler_ = std::make_unique<Sampler>(kernels_, as_int(shape_.vocab_size), limits.num_threads);
+
   const size_t rows = as_size(limits.max_step_tokens);
   const int hidden = as_int(shape_.hidden_size);
   const int widths[3] = {hidden, query_size_, as_int(shape_.feed_forward_size)};

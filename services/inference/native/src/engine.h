@@ -10,6 +10,7 @@
 #include "kernels.h"
 #include "lora_slots.h"
 #include "packed_file.h"
+#include "sampler.h"
 #include "step.h"
 #include "thread_pool.h"
 
@@ -26,6 +27,7 @@ class Engine {
   LoraSlots& slots() { return *slots_; }
   // Throws Error for a batch that does not fit; then nothing has run.
   void forward(const el_batch& batch, float* logits);
+  void sample(const el_sampling& sampling) { sampler_->sample(sampling, *pool_); }
 
  private:
   using Team = ThreadPool::Team;
@@ -84,6 +86,7 @@ class Engine {
   Activations act_;
   std::vector<float> shrunk_;  // [module of the phase][entry][max_lora_rank]
   std::vector<Scratch> scratch_;
+  std::unique_ptr<Sampler> sampler_;
 };
 
 }  // namespace edgelora

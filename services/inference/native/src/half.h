@@ -34,7 +34,7 @@ inline float half_to_float(uint16_t h) {
 inline uint16_t float_to_half(float f) {
   uint32_t bits;
   std::memcpy(&bits, &f, 4);
-  const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   bits &= 0x7fffffffu;
   if (bits > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
   if (bits >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);

@@ -20,6 +20,7 @@ namespace edgelora {
 constexpr int kGroup = 32;
 constexpr int kLanes = 16;
 constexpr int kBlockTokens = 16;
+constexpr int kVocabularyChunk = 1024;  // tokens whose largest logits, and weights, are kept together
 constexpr size_t kQ4GroupBytes = 320;
 constexpr size_t kQ8GroupBytes = 544;
 
@@ -65,6 +66,13 @@ struct Kernels {
   void (*add)(float* x, const float* y, int n);
   void (*attend)(const AttentionTile& tile);
   void (*store_half)(const float* x, int n, uint16_t* out);
+  // For each chunk of a row of logits the largest value of each lane, maxima[chunk][16]; false
+  // when a value is not finite.
+  bool (*scan)(const float* x, int n, float* maxima);
+  // weights[i] = e^((x[i] - top) * factor), zeros up to a multiple of 16; sums[chunk].
+  void (*weigh)(const float* x, int n, float top, float factor, float* weights, float* sums);
+  // Indices of the values that are at least `least`, in order; returns how many.
+  int (*collect)(const float* x, int n, float least, int32_t* indices);
 };
 
 const Kernels* avx512_kernels();

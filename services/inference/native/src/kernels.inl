@@ -286,9 +286,57 @@ void attend_some(const AttentionTile& tile) {
 
 void attend(const AttentionTile& tile) { attend_some<kQueryTile>(tile); }
 
+F32 load_first(const float* x, int n, float fill) {
+  if (n >= kLanes) return load(x);
+  float lanes[kLanes];
+  for (int i = 0; i < kLanes; i++) lanes[i] = i < n ? x[i] : fill;
+  return load(lanes);
+}
+
+bool scan(const float* x, int n, float* maxima) {
+  F32 finite = zero();  // 0 times what is not finite is NaN
+  for (int begin = 0; begin < n; begin += kVocabularyChunk, maxima += kLanes) {
+    const int end = begin + kVocabularyChunk < n ? begin + kVocabularyChunk : n;
+    F32 largest = splat(-std::numeric_limits<float>::infinity());
+    for (int i = begin; i < end; i += kLanes) {
+      const F32 v = load_first(x + i, end - i, x[begin]);
+      largest = max(largest, v);
+      finite = fma(v, zero(), finite);
+    }
+    store(maxima, largest);
+  }
+  return sum(finite) == 0.0f;
+}
+
+void weigh(const float* x, int n, float top, float factor, float* weights, float* sums) {
+  for (int begin = 0; begin < n; begin += kVocabularyChunk, sums++) {
+    const int end = begin + kVocabularyChunk < n ? begin + kVocabularyChunk : n;
+    F32 total = zero();
+    for (int i = begin; i < end; i += kLanes) {
+      const F32 v = load_first(x + i, end - i, top);
+      F32 weight = exp(mul(sub(v, splat(top)), splat(factor)));
+      if (end - i < kLanes) weight = keep_first(weight, end - i, 0.0f);
+      store(weights + i, weight);
+      total = add(total, weight);
+    }
+    *sums = sum(total);
+  }
+}
+
+int collect(const float* x, int n, float least, int32_t* indices) {
+  int count = 0;
+  for (int i = 0; i < n; i += kLanes) {
+    const F32 v = load_first(x + i, n - i, std::numeric_limits<float>::quiet_NaN());
+    for (uint32_t lanes = at_least(v, least); lanes != 0; lanes &= lanes - 1)
+      indices[count++] = i + __builtin_ctz(lanes);
+  }
+  return count;
+}
+
 constexpr Kernels table(const char* name) {
   return Kernels{name,       kQueryTile, quantise,  multiply<Q4>, multiply<Q8>, rms_norm,
-                 expand,     silu_times, add_rows,  attend,        store_halves};
+                 expand,     silu_times, add_rows,  attend,        store_halves,
+                 scan,       weigh,      collect};
 }
 
 }  // namespace

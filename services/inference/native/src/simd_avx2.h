@@ -100,6 +100,13 @@ inline F32 keep_first(F32 a, int n, float x) {
   const __m256 other = _mm256_set1_ps(x);
   return {_mm256_blendv_ps(other, a.low, low), _mm256_blendv_ps(other, a.high, high)};
 }
+// Bit i: lane i is at least x.
+inline uint32_t at_least(F32 a, float x) {
+  const __m256 bound = _mm256_set1_ps(x);
+  const int low = _mm256_movemask_ps(_mm256_cmp_ps(a.low, bound, _CMP_GE_OQ));
+  const int high = _mm256_movemask_ps(_mm256_cmp_ps(a.high, bound, _CMP_GE_OQ));
+  return static_cast<uint32_t>(low | high << 8);
+}
 inline I32 splat_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 inline I32 add_int(I32 a, I32 b) {
   return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};

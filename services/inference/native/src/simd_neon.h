@@ -111,6 +111,15 @@ inline F32 keep_first(const F32& a, int n, float x) {
     return vbslq_f32(keep, a.part[i], vdupq_n_f32(x));
   });
 }
+// Bit i: lane i is at least x.
+inline uint32_t at_least(const F32& a, float x) {
+  static const uint32_t kBits[4] = {1, 2, 4, 8};
+  const uint32x4_t bits = vld1q_u32(kBits);
+  uint32_t lanes = 0;
+  for (int i = 0; i < 4; i++)
+    lanes |= vaddvq_u32(vandq_u32(vcgeq_f32(a.part[i], vdupq_n_f32(x)), bits)) << 4 * i;
+  return lanes;
+}
 inline I32 splat_int(int32_t x) {
   const int32x4_t v = vdupq_n_s32(x);
   return {{v, v, v, v}};

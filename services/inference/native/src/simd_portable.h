@@ -114,9 +114,15 @@ inline float largest_magnitude(const F32& a, const F32& b) {
 inline F32 keep_first(const F32& a, int n, float x) {
   return map([&](int i) { return i < n ? a.lane[i] : x; });
 }
+// Bit i: lane i is at least x.
+inline uint32_t at_least(const F32& a, float x) {
+  uint32_t lanes = 0;
+  for (int i = 0; i < 16; i++) lanes |= static_cast<uint32_t>(a.lane[i] >= x) << i;
+  return lanes;
+}
 inline I32 splat_int(int32_t x) {
   I32 r;
-  for (int i = 0; i < 16; i++) r.lane[i] = x;
+  for (int32_t& lane : r.lane) lane = x;
   return r;
 }
 inline I32 add_int(const I32& a, const I32& b) {
@@ -126,7 +132,7 @@ inline I32 add_int(const I32& a, const I32& b) {
 }
 inline int32_t sum_int(const I32& a) {
   int32_t s = 0;
-  for (int i = 0; i < 16; i++) s += a.lane[i];
+  for (const int32_t lane : a.lane) s += lane;
   return s;
 }
 inline void store_bytes(int8_t* p, const I32& a) {

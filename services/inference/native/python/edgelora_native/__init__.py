@@ -15,15 +15,19 @@ from edgelora_native.engine import (
     NativeError,
     instruction_set,
 )
+from edgelora_native.sampling import MAX_TOP_LOGPROBS, ChosenToken, RowSampling
 
 __all__ = [
     "BLOCK_TOKENS",
+    "MAX_TOP_LOGPROBS",
     "MODULES",
     "AdapterFactors",
+    "ChosenToken",
     "Chunk",
     "Description",
     "Engine",
     "Limits",
     "NativeError",
+    "RowSampling",
     "instruction_set",
 ]

@@ -17,6 +17,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edgelora_native.sampling import ChosenToken, RawSampling, RowSampling, SamplingCall
+
 BLOCK_TOKENS = 16
 MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """Names of the adapted modules in the order of their numbers."""
@@ -167,6 +169,7 @@ def _load_library() -> ctypes.CDLL:
         ctypes.c_void_p,
         *error,
     ]
+    library.el_sample.argtypes = [ctypes.c_void_p, ctypes.POINTER(RawSampling), *error]
     return library
 
 
@@ -288,6 +291,23 @@ class Engine:
             )
         )
         return logits
+
+    def sample(
+        self, logits: NDArray[np.float32], rows: Sequence[RowSampling]
+    ) -> list[ChosenToken | None]:
+        """Chooses a token from each row of `logits`, [rows, tokens] float32, which stay unchanged.
+
+        A row's result depends on nothing but the row and its settings; None for one that holds
+        what is not finite. Raises NativeError for settings out of range, ValueError for arrays of
+        another kind.
+        """
+        if len(rows) == 0:
+            return []
+        call = SamplingCall(logits, rows)
+        self._check(
+            _LIBRARY.el_sample(self._open(), ctypes.byref(call.raw), self._error, _ERROR_SIZE)
+        )
+        return call.chosen()
 
     def _open(self) -> int:
         if self._handle is None:

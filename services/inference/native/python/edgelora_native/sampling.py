@@ -1,0 +1,140 @@
+"""How a token is chosen from a row of logits, and what comes of it. `Engine.sample` does it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_TOP_LOGPROBS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSampling:
+    """The settings of one row."""
+
+    temperature: float
+    """0: the likeliest token."""
+    top_k: int = 0
+    """0: all tokens."""
+    top_p: float = 1.0
+    min_p: float = 0.0
+    draw: float = 0.0
+    """A random number in [0, 1)."""
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    penalised: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
+    """Tokens of prompt and output, each once, and how often each stands in the output."""
+    num_logprobs: int | None = None
+    """Likeliest tokens to tell of, at most `MAX_TOP_LOGPROBS`; None: no log probability."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenToken:
+    """A token with its natural log probability, when wanted, and the likeliest tokens."""
+
+    token_id: int
+    logprob: float | None
+    top: tuple[tuple[int, float], ...]
+
+
+class RawSampling(ctypes.Structure):
+    """`el_sampling` of the C interface."""
+
+    _fields_ = (
+        ("num_rows", ctypes.c_int32),
+        ("num_tokens", ctypes.c_int32),
+        ("row_stride", ctypes.c_int64),
+        *(
+            (name, ctypes.c_void_p)
+            for name in (
+                "logits",
+                "temperature",
+                "top_k",
+                "top_p",
+                "min_p",
+                "draws",
+                "repetition_penalty",
+                "presence_penalty",
+                "frequency_penalty",
+                "penalty_offsets",
+                "penalty_ids",
+                "penalty_counts",
+                "num_logprobs",
+                "token_ids",
+                "logprobs",
+                "top_ids",
+                "top_logprobs",
+            )
+        ),
+    )
+
+
+class SamplingCall:
+    """The arrays of one call of `el_sample`."""
+
+    def __init__(self, logits: NDArray[np.float32], rows: Sequence[RowSampling]) -> None:
+        """`logits`: [rows, tokens] float32, each row in one piece. Raises ValueError otherwise."""
+        if logits.dtype != np.float32 or logits.ndim != 2 or logits.strides[1] != 4:
+            raise ValueError("logits must be a matrix of float32 with rows in one piece")
+        if len(rows) != len(logits):
+            raise ValueError(f"{len(logits)} rows of logits, but settings for {len(rows)}")
+        self._rows = rows
+        count = len(rows)
+        none = np.empty(0, np.int32)
+        penalised = [row.penalised or (none, none) for row in rows]
+        offsets = np.cumsum([0, *(len(ids) for ids, _ in penalised)], dtype=np.int32)
+        self._token_ids = np.empty(count, np.int32)
+        self._logprobs = np.empty(count, np.float64)
+        self._top_ids = np.empty((count, MAX_TOP_LOGPROBS), np.int32)
+        self._top_logprobs = np.empty((count, MAX_TOP_LOGPROBS), np.float64)
+        self._arrays = (
+            logits,
+            np.array([row.temperature for row in rows], np.float32),
+            np.array([row.top_k for row in rows], np.int32),
+            np.array([row.top_p for row in rows], np.float32),
+            np.array([row.min_p for row in rows], np.float32),
+            np.array([row.draw for row in rows], np.float64),
+            np.array([row.repetition_penalty for row in rows], np.float32),
+            np.array([row.presence_penalty for row in rows], np.float32),
+            np.array([row.frequency_penalty for row in rows], np.float32),
+            offsets,
+            np.concatenate([ids for ids, _ in penalised], dtype=np.int32),
+            np.concatenate([counts for _, counts in penalised], dtype=np.int32),
+            np.array(
+                [-1 if row.num_logprobs is None else row.num_logprobs for row in rows], np.int32
+            ),
+            self._token_ids,
+            self._logprobs,
+            self._top_ids,
+            self._top_logprobs,
+        )
+        if len(self._arrays[10]) != len(self._arrays[11]):
+            raise ValueError("every penalised token needs a count")
+        self.raw = RawSampling(
+            count,
+            logits.shape[1],
+            logits.strides[0] // 4,
+            *(array.ctypes.data for array in self._arrays),
+        )
+
+    def chosen(self) -> list[ChosenToken | None]:
+        """What was chosen, row by row; None for a row that holds what is not finite."""
+        return [self._chosen_in(index, row) for index, row in enumerate(self._rows)]
+
+    def _chosen_in(self, index: int, row: RowSampling) -> ChosenToken | None:
+        token_id = int(self._token_ids[index])
+        if token_id < 0:
+            return None
+        if row.num_logprobs is None:
+            return ChosenToken(token_id, None, ())
+        top = zip(
+            self._top_ids[index, : row.num_logprobs].tolist(),
+            self._top_logprobs[index, : row.num_logprobs].tolist(),
+            strict=True,
+        )
+        return ChosenToken(token_id, float(self._logprobs[index]), tuple(top))
