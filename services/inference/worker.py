@@ -24,7 +24,7 @@ from services.inference.readiness import ReadinessWatch, generate_one_token
 from services.inference.refusals import Refusals
 from services.inference.residency import ResidencyReporter
 from services.inference.servicer import InferenceServicer
-from services.inference.spare_memory import return_spare_memory
+from services.inference.spare_memory import collect_garbage
 from services.inference.tokenizer import TextTokenizer
 
 SERVICE_NAME = "edgelora.v1.InferenceService"
@@ -122,7 +122,7 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             async with host.serving():
                 await _start(engine, loading)
                 await generate_one_token(engine, engine_config.canary_token_ids)
-                return_spare_memory()
+                collect_garbage()
                 tasks += [asyncio.create_task(reporter.run()), asyncio.create_task(watch.run())]
                 yield Worker(host, engine, engine_died, tasks)
         finally:

@@ -11,6 +11,7 @@ from services.chassis.settings import ConfigError
 from services.inference.backends.base import Backend
 from services.inference.backends.native_backend import NativeBackend
 from services.inference.config import PREFIX, InferenceConfig
+from services.inference.spare_memory import map_large_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ def make_backend(choice: BackendChoice, config: InferenceConfig) -> Backend:
 
         if config.block_size != BLOCK_TOKENS:
             raise ConfigError(f"{PREFIX}BLOCK_SIZE must be {BLOCK_TOKENS} with the native back end")
+        map_large_blocks()
         return NativeBackend(num_threads=config.num_threads)
     from services.inference.backends.torch_factory import make_torch_backend
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from edgelora.adapter_format.weights import AdapterWeights
 from services.inference.backends.base import Backend
+from services.inference.spare_memory import trim_heap
 
 LoadDone = Callable[[Exception | None], None]
 """Told in the engine's thread how a load ended: the error, or None."""
@@ -68,6 +69,9 @@ class LoaderThread:
         while (job := self._jobs.get()) is not None and not self._is_closed:
             slot, weights, done = job
             self._post(partial(done, _load(self._backend, slot, weights)))
+            # An adapter is large: nothing may keep it while this thread waits for the next one.
+            del job, weights, done
+            trim_heap()
 
 
 def _load(backend: Backend, slot: int, weights: AdapterWeights) -> Exception | None:

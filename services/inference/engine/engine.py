@@ -149,15 +149,15 @@ class Engine:
 
     def adapter_ready(self, digest: str, weights: AdapterWeights) -> None:
         """Answers `adapter_wanted` with the weights."""
-        self._commands.put(lambda steps: steps.load_adapter(digest, weights))
+        self._commands.put(lambda steps: steps.adapters.load(digest, weights))
 
     def adapter_failed(self, digest: str, ticket: object, error: EdgeLoraError) -> None:
         """Answers `adapter_wanted` when the adapter could not be had with that ticket."""
-        self._commands.put(lambda steps: steps.give_adapter_up(digest, ticket, error))
+        self._commands.put(lambda steps: steps.adapters.give_up(digest, ticket, error))
 
     def set_deleted(self, digests: frozenset[str]) -> None:
         """Says which adapters are gone from the registry: they leave their slots when unused."""
-        self._commands.put(lambda steps: steps.set_deleted(digests))
+        self._commands.put(lambda steps: steps.adapters.set_deleted(digests))
 
     @property
     def status(self) -> EngineStatus:
@@ -211,13 +211,14 @@ class Engine:
                     command = self._commands.get()
                     self._is_asleep = False
                     command(steps)
+                    del command  # it may hold an adapter, and the next one may be long in coming
                 self._run_commands(steps)
             self._publish(steps, doorbell)
         except BaseException as error:  # noqa: BLE001 - SystemExit too must end every stream
             get_logger().critical("engine_died", error=type(error).__name__)
             self._call(self._die)
         finally:
-            steps.close()
+            steps.adapters.close()
 
     def _load(self) -> StepLoop:
         config = self._config
