@@ -140,7 +140,7 @@ class StepBench:
     def load_wanted(self) -> None:
         """Answers every wanted adapter with its weights."""
         for wanted in self.wanted:
-            self.loop.load_adapter(wanted.digest, stand_in_weights(int(wanted.digest)))
+            self.loop.adapters.load(wanted.digest, stand_in_weights(int(wanted.digest)))
         self.wanted.clear()
         self.collect()
 

@@ -106,7 +106,7 @@ def test_a_hit_waits_for_its_adapter_like_everybody():
     late = bench.add(PROMPT, (1,))
     assert bench.step() is False
     assert bench.sequences[late].block_table == []
-    bench.loop.load_adapter("1", stand_in_weights(1, scale=0.0))
+    bench.loop.adapters.load("1", stand_in_weights(1, scale=0.0))
     bench.collect()
     assert isinstance(bench.end(late), Failed)
 

@@ -58,13 +58,13 @@ class Histories(RuleBasedStateMachine):
             return
         wanted = self.bench.wanted.pop(0)
         if outcome == "store away":
-            self.bench.loop.give_adapter_up(
+            self.bench.loop.adapters.give_up(
                 wanted.digest, wanted.ticket, ServiceUnavailableError("away")
             )
         else:
             scale = 1.0 if outcome == "loads" else 0.0
             weights = stand_in_weights(int(wanted.digest), scale=scale)
-            self.bench.loop.load_adapter(wanted.digest, weights)
+            self.bench.loop.adapters.load(wanted.digest, weights)
         self.bench.collect()
 
     @rule(is_holding=st.booleans())
@@ -76,8 +76,8 @@ class Histories(RuleBasedStateMachine):
 
     @rule(digests=st.sets(st.integers(1, 4), max_size=2))
     def delete(self, digests):
-        self.bench.loop.set_deleted(frozenset(map(str, digests)))
-        self.bench.loop.set_deleted(frozenset())
+        self.bench.loop.adapters.set_deleted(frozenset(map(str, digests)))
+        self.bench.loop.adapters.set_deleted(frozenset())
         self.bench.collect()
 
     @invariant()

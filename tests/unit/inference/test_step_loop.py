@@ -236,7 +236,7 @@ def test_an_adapter_without_effect_is_refused_for_all_who_wait_and_nobody_else()
     waiting = [bench.add(PROMPT, (1,)), bench.add([1], (1,))]
     base = bench.add(PROMPT)
     bench.step()
-    bench.loop.load_adapter("1", stand_in_weights(1, scale=0.0))
+    bench.loop.adapters.load("1", stand_in_weights(1, scale=0.0))
     bench.collect()
     for sequence_id in waiting:
         assert isinstance(bench.end(sequence_id).error, AdapterRejectedError)
@@ -259,7 +259,7 @@ def test_an_adapter_that_overflows_is_refused_at_load_A15():
                 logits[index] = np.inf
 
     bench.backend.edit_logits = overflow
-    bench.loop.load_adapter("1", stand_in_weights(1))
+    bench.loop.adapters.load("1", stand_in_weights(1))
     bench.collect()
     assert isinstance(bench.end(one).error, AdapterRejectedError)
 
@@ -286,7 +286,7 @@ def test_a_store_that_does_not_answer_fails_only_those_who_need_it():
     one, base = bench.add(PROMPT, (1,)), bench.add(PROMPT)
     bench.step()
     error = ServiceUnavailableError("away")
-    bench.loop.give_adapter_up("1", "ticket", error)
+    bench.loop.adapters.give_up("1", "ticket", error)
     bench.wanted.clear()
     bench.run()
     assert bench.end(one).error is error
@@ -300,7 +300,7 @@ def test_an_expired_ticket_costs_only_its_own_request():
     second = bench.add([1], (1,), ticket="new")
     bench.step()
     assert bench.wanted.pop().ticket == "old"
-    bench.loop.give_adapter_up("1", "old", TicketExpiredError("expired"))
+    bench.loop.adapters.give_up("1", "old", TicketExpiredError("expired"))
     bench.collect()
     assert isinstance(bench.end(first).error, TicketExpiredError)
     assert bench.wanted[0].ticket == "new"
@@ -330,7 +330,7 @@ def test_steps_go_on_while_an_adapter_is_written_and_nobody_uses_it_before_Q05()
     assert isinstance(bench.end(base), Completed)
     assert bench.sequences[one].block_table == []
     assert not bench.slots.is_resident("1")
-    bench.loop.give_adapter_up("1", "ticket", ServiceUnavailableError("away"))  # too late
+    bench.loop.adapters.give_up("1", "ticket", ServiceUnavailableError("away"))  # too late
     bench.loader.finish_all()
     bench.run()
     assert bench.text(one) == solo_text(PROMPT, (1,), 6)
@@ -358,7 +358,7 @@ def test_a_load_that_fails_late_refuses_who_waits_and_frees_the_slot():
     bench.loader.is_holding = True
     early = bench.add(PROMPT, (1,))
     bench.step()
-    bench.loop.load_adapter("1", stand_in_weights(1, scale=0.0))
+    bench.loop.adapters.load("1", stand_in_weights(1, scale=0.0))
     bench.wanted.clear()
     late = bench.add([1], (1,))
     bench.step()
@@ -376,7 +376,7 @@ def test_weights_given_twice_are_written_once():
     one = bench.add(PROMPT, (1,))
     bench.step()
     for _ in range(2):
-        bench.loop.load_adapter("1", stand_in_weights(1))
+        bench.loop.adapters.load("1", stand_in_weights(1))
     bench.wanted.clear()
     bench.loader.finish_all()
     bench.run()
@@ -391,7 +391,7 @@ def test_an_adapter_deleted_while_it_is_written_leaves_when_it_is_there_Q06():
     bench.step()
     bench.load_wanted()
     bench.loop.cancel(gone)
-    bench.loop.set_deleted(frozenset({"1"}))
+    bench.loop.adapters.set_deleted(frozenset({"1"}))
     bench.loader.finish_all()
     assert bench.slots.find("1") is None
 
@@ -402,7 +402,7 @@ def test_a_deleted_adapter_leaves_when_its_last_request_ends_Q06():
     bench.step()
     bench.load_wanted()
     bench.step()
-    bench.loop.set_deleted(frozenset({"1", "unheard-of"}))
+    bench.loop.adapters.set_deleted(frozenset({"1", "unheard-of"}))
     assert bench.slots.is_resident("1")
     late = bench.add(PROMPT, (1,))
     assert isinstance(bench.end(late).error, AdapterNotFoundError)
@@ -417,9 +417,9 @@ def test_unused_deleted_adapters_leave_at_once_and_come_back_when_registered_aga
         one = bench.add(PROMPT, (1,))
         bench.run()
         assert bench.text(one) == solo_text(PROMPT, (1,), 6)
-        bench.loop.set_deleted(frozenset({"1"}))
+        bench.loop.adapters.set_deleted(frozenset({"1"}))
         assert bench.slots.find("1") is None
-        bench.loop.set_deleted(frozenset())
+        bench.loop.adapters.set_deleted(frozenset())
 
 
 def test_loading_while_others_stream_disturbs_nobody_Q05():
