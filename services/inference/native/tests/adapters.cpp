@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 
 namespace edgelora::check {
 namespace {
@@ -60,8 +61,8 @@ Adapter::Adapter(const PackedHeader& shape, uint32_t seed, int rank,
 std::vector<int> all_modules() { return {EL_Q, EL_K, EL_V, EL_O, EL_GATE, EL_UP, EL_DOWN}; }
 
 std::vector<int32_t> blocks(int32_t first, int32_t count) {
-  std::vector<int32_t> list;
-  for (int32_t i = 0; i < count; i++) list.push_back(first + i);
+  std::vector<int32_t> list(static_cast<size_t>(count));
+  std::iota(list.begin(), list.end(), first);
   return list;
 }
 

@@ -40,6 +40,7 @@ void run_churn(const std::string& model, int num_rows) {
   const auto vocab = static_cast<size_t>(file.header().vocab_size);
   std::vector<Adapter> adapters;
   // Their ranks differ, so that one adapter's factors lie where another's scales were.
+  adapters.reserve(kKinds);
   for (int kind = 0; kind < kKinds; kind++)
     adapters.emplace_back(file.header(), 11 + kind, 2 + 3 * kind, all_modules());
   must(load(engine.get(), kSlots, adapters[0].pairs));

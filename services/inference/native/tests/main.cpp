@@ -1,6 +1,5 @@
 // native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | churn MODEL ROWS
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,7 @@ int main(int argc, char** argv) {
   } else if (words.size() == 2 && words[0] == "overflow") {
     run_overflow(words[1]);
   } else if (words.size() == 3 && words[0] == "churn") {
-    run_churn(words[1], std::atoi(words[2].c_str()));
+    run_churn(words[1], std::stoi(words[2]));
   } else {
     std::fputs(
         "usage: native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | churn MODEL "

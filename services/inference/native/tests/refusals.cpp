@@ -55,8 +55,7 @@ void refuse_adapters(el_engine* engine, const PackedHeader& shape) {
   const auto load_changed = [&](int32_t slot, auto change) {
     Adapter adapter(shape, 5, 8, all_modules());
     change(adapter.pairs);
-    const Refusal refusal = load(engine, slot, adapter.pairs);
-    return refusal;
+    return load(engine, slot, adapter.pairs);
   };
   using Pairs = std::vector<el_lora_pair>;
   const auto as_it_is = [](Pairs&) {};
@@ -78,7 +77,7 @@ void refuse_adapters(el_engine* engine, const PackedHeader& shape) {
   expect_refusal(load_changed(1, [](Pairs& p) { p[1].scaling = kNan; }), "scaling");
   for (const float value : {kNan, kInfinity, -kInfinity, 1e30f}) {
     // The last value of the last factor: everything is read before anything is written.
-    std::vector<float> factor(8 * shape.feed_forward_size, 0.5f);
+    std::vector<float> factor(size_t{8} * shape.feed_forward_size, 0.5f);
     factor[8 * shape.hidden_size - 1] = value;
     expect_refusal(load_changed(1, [&](Pairs& p) { p.back().lora_b = factor.data(); }), "finite");
     factor.back() = value;
@@ -137,7 +136,7 @@ void refuse_batches(el_engine* engine, const PackedHeader& shape) {
     change(batch);
     const el_batch view = batch.view();
     char error[256] = "";
-    logits.assign(2 * shape.vocab_size, 0.0f);
+    logits.assign(size_t{2} * shape.vocab_size, 0.0f);
     expect(el_forward(engine, &view, logits.data(), error, sizeof error) != 0, part);
     expect_refusal(error, part);
   };
