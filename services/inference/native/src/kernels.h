@@ -71,8 +71,11 @@ struct Kernels {
   bool (*scan)(const float* x, int n, float* maxima);
   // weights[i] = e^((x[i] - top) * factor), zeros up to a multiple of 16; sums[chunk].
   void (*weigh)(const float* x, int n, float top, float factor, float* weights, float* sums);
-  // Indices of the values that are at least `least`, in order; returns how many.
-  int (*collect)(const float* x, int n, float least, int32_t* indices);
+  // Indices of the values that are at least `least`, in order; returns how many, or limit + 1 as
+  // soon as there are more than `limit`. `indices` has room for limit + 16.
+  int (*collect)(const float* x, int n, float least, int limit, int32_t* indices);
+  // Sets the weights below `least` to 0 and makes the sums again.
+  void (*cut)(float* weights, int n, float least, float* sums);
 };
 
 const Kernels* avx512_kernels();

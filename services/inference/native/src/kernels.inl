@@ -323,20 +323,33 @@ void weigh(const float* x, int n, float top, float factor, float* weights, float
   }
 }
 
-int collect(const float* x, int n, float least, int32_t* indices) {
+int collect(const float* x, int n, float least, int limit, int32_t* indices) {
   int count = 0;
-  for (int i = 0; i < n; i += kLanes) {
+  for (int i = 0; i < n && count <= limit; i += kLanes) {
     const F32 v = load_first(x + i, n - i, std::numeric_limits<float>::quiet_NaN());
     for (uint32_t lanes = at_least(v, least); lanes != 0; lanes &= lanes - 1)
       indices[count++] = i + __builtin_ctz(lanes);
   }
-  return count;
+  return count <= limit ? count : limit + 1;
+}
+
+void cut(float* weights, int n, float least, float* sums) {
+  for (int begin = 0; begin < n; begin += kVocabularyChunk, sums++) {
+    const int end = begin + kVocabularyChunk < n ? begin + kVocabularyChunk : n;
+    F32 total = zero();
+    for (int i = begin; i < end; i += kLanes) {
+      const F32 weight = zero_below(load(weights + i), least);
+      store(weights + i, weight);
+      total = add(total, weight);
+    }
+    *sums = sum(total);
+  }
 }
 
 constexpr Kernels table(const char* name) {
   return Kernels{name,       kQueryTile, quantise,  multiply<Q4>, multiply<Q8>, rms_norm,
                  expand,     silu_times, add_rows,  attend,        store_halves,
-                 scan,       weigh,      collect};
+                 scan,       weigh,      collect,   cut};
 }
 
 }  // namespace

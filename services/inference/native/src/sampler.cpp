@@ -15,7 +15,7 @@ namespace {
 constexpr int kBucketShift = 17;
 constexpr size_t kNumBuckets = (0x3f800000u >> kBucketShift) + 1;
 // Fewer candidates than this are sorted out sooner than counted.
-constexpr size_t kManyCandidates = 512;
+constexpr int kManyCandidates = 512;
 constexpr float kLeastTemperature = 1e-6f;
 
 size_t bucket_of(float weight) {
@@ -94,7 +94,7 @@ void Sampler::sample(const el_sampling& s, ThreadPool& pool) {
     scratch.maxima.resize(chunks * kLanes);
     scratch.weights.resize(chunks * kVocabularyChunk);
     scratch.sums.resize(chunks);
-    scratch.ids.resize(as_size(num_tokens_));
+    scratch.ids.resize(as_size(std::max(num_tokens_, kManyCandidates) + kLanes));
   }
   pool.run([&](ThreadPool::Team& team) {
     team.each(s.num_rows,
@@ -140,68 +140,87 @@ int32_t Sampler::likeliest(const float* x, int n, Scratch& scratch) const {
 }
 
 int32_t Sampler::draw(const float* x, const el_sampling& s, int row, Scratch& scratch) const {
-  const bool is_cut = (s.top_k[row] > 0 && s.top_k[row] < s.num_tokens) || s.top_p[row] < 1.0f ||
-                      s.min_p[row] > 0.0f;
-  return is_cut ? draw_from_some(x, s, row, scratch) : draw_from_all(x, s, row, scratch);
-}
-
-int32_t Sampler::draw_from_all(const float* x, const el_sampling& s, int row,
-                               Scratch& scratch) const {
   const int n = s.num_tokens;
   const float top = x[likeliest(x, n, scratch)];
-  kernels_.weigh(x, n, top, 1.0f / std::max(s.temperature[row], kLeastTemperature),
-                 scratch.weights.data(), scratch.sums.data());
-  double inside = 0.0;
-  const int chunk = first_beyond(
-      num_chunks(n), s.draws[row], [&](int i) { return scratch.sums[as_size(i)]; }, inside);
-  const int begin = chunk * kVocabularyChunk;
-  const int count = std::min(kVocabularyChunk, n - begin);
-  return begin + first_beyond(
-                     count, inside, [&](int i) { return scratch.weights[as_size(begin + i)]; },
-                     inside);
-}
-
-int32_t Sampler::draw_from_some(const float* x, const el_sampling& s, int row,
-                                Scratch& scratch) const {
-  const int n = s.num_tokens;
-  const float top = x[likeliest(x, n, scratch)];
-  const float factor = 1.0f / std::max(s.temperature[row], kLeastTemperature);
-  std::vector<Candidate>& candidates = scratch.candidates;
-  double total = 0.0;
+  float* weights = scratch.weights.data();
+  float* sums = scratch.sums.data();
+  kernels_.weigh(x, n, top, 1.0f / std::max(s.temperature[row], kLeastTemperature), weights, sums);
   if (s.top_k[row] > 0 && s.top_k[row] < n) {
     collect_largest(x, n, s.top_k[row], scratch);
-    keep_down_to(last_of_largest(as_size(s.top_k[row]), scratch), candidates);
-    const auto count = static_cast<int>(candidates.size());
-    scratch.row.resize(candidates.size());
-    for (size_t i = 0; i < candidates.size(); i++) scratch.row[i] = candidates[i].weight;
-    kernels_.weigh(scratch.row.data(), count, top, factor, scratch.weights.data(),
-                   scratch.sums.data());
-    for (size_t i = 0; i < candidates.size(); i++) candidates[i].weight = scratch.weights[i];
-    for (int c = 0; c < num_chunks(count); c++) total += scratch.sums[as_size(c)];
-  } else {
-    kernels_.weigh(x, n, top, factor, scratch.weights.data(), scratch.sums.data());
-    for (int c = 0; c < num_chunks(n); c++) total += scratch.sums[as_size(c)];
-    // All tokens lighter than this weigh less together than what top-p may leave out.
-    const auto spare = static_cast<float>((1.0 - s.top_p[row]) * total / n);
-    const int count = kernels_.collect(scratch.weights.data(), n, std::max(spare, s.min_p[row]),
-                                       scratch.ids.data());
-    candidates.clear();
-    for (int i = 0; i < count; i++) {
-      const int32_t id = scratch.ids[as_size(i)];
-      candidates.push_back({scratch.weights[as_size(id)], id});
+    const auto last = scratch.candidates.begin() + (s.top_k[row] - 1);
+    std::nth_element(scratch.candidates.begin(), last, scratch.candidates.end(), is_heavier);
+    const float least = weights[last->id];
+    // Behind the last are those of equal weight that come later.
+    for (auto c = last + 1; c != scratch.candidates.end(); c++) weights[c->id] = 0.0f;
+    kernels_.cut(weights, n, least, sums);
+  }
+  if (s.top_p[row] < 1.0f) keep_nucleus(n, s.top_p[row], scratch);
+  // The heaviest weighs 1, so min-p is the bound itself.
+  if (s.min_p[row] > 0.0f) kernels_.cut(weights, n, s.min_p[row], sums);
+  double inside = 0.0;
+  const int chunk = first_beyond(
+      num_chunks(n), s.draws[row], [&](int i) { return sums[i]; }, inside);
+  const int begin = chunk * kVocabularyChunk;
+  return begin + first_beyond(
+                     std::min(kVocabularyChunk, n - begin), inside,
+                     [&](int i) { return weights[begin + i]; }, inside);
+}
+
+// Keeps the fewest tokens, the heaviest first, that have the share top_p of the weight.
+void Sampler::keep_nucleus(int n, float top_p, Scratch& scratch) const {
+  float* weights = scratch.weights.data();
+  double total = 0.0;
+  for (int c = 0; c < num_chunks(n); c++) total += scratch.sums[as_size(c)];
+  const double target = top_p * total;
+  double before = 0.0;
+  // All tokens lighter than this weigh less together than what may be left out.
+  const auto spare = static_cast<float>((1.0 - top_p) * total / n);
+  int count = kernels_.collect(weights, n, spare, kManyCandidates, scratch.ids.data());
+  if (count > kManyCandidates) count = find_bucket(n, target, before, scratch);
+  std::vector<Candidate>& candidates = scratch.candidates;
+  candidates.clear();
+  for (int i = 0; i < count; i++) {
+    const int32_t id = scratch.ids[as_size(i)];
+    candidates.push_back({weights[id], id});
+  }
+  auto begin = candidates.begin();
+  auto end = candidates.end();
+  while (end - begin > 1) {
+    const auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end, is_heavier);
+    double heavier = 0.0;
+    for (auto c = begin; c != middle; c++) heavier += c->weight;
+    if (before + heavier >= target) {
+      end = middle;
+    } else {
+      before += heavier;
+      begin = middle;
     }
   }
-  if (s.top_p[row] < 1.0f)
-    keep_down_to(last_of_nucleus(s.top_p[row] * total, scratch), candidates);
-  // The heaviest weighs 1, so min-p is the bound itself.
-  candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
-                                  [&](const Candidate& c) { return c.weight < s.min_p[row]; }),
-                   candidates.end());
-  double inside = 0.0;
-  const int chosen = first_beyond(
-      static_cast<int>(candidates.size()), s.draws[row],
-      [&](int i) { return candidates[as_size(i)].weight; }, inside);
-  return candidates[as_size(chosen)].id;
+  const float least = begin->weight;
+  for (auto c = end; c != candidates.end(); c++) weights[c->id] = 0.0f;
+  kernels_.cut(weights, n, least, scratch.sums.data());
+}
+
+// Fills the ids with the tokens among which the nucleus ends: all those of one bucket of weights.
+// `before`: what the heavier buckets weigh.
+int Sampler::find_bucket(int n, double target, double& before, Scratch& scratch) {
+  const float* weights = scratch.weights.data();
+  std::vector<double>& sums = scratch.bucket_sums;
+  sums.assign(kNumBuckets, 0.0);
+  for (int i = 0; i < n; i++) sums[bucket_of(weights[i])] += weights[i];
+  size_t bucket = kNumBuckets - 1;
+  size_t last = bucket;  // that holds a token: rounding must not leave us with none
+  for (;; bucket--) {
+    if (sums[bucket] > 0.0) last = bucket;
+    if (bucket == 1 || before + sums[bucket] >= target) break;
+    before += sums[bucket];
+  }
+  if (last != bucket) before -= sums[last];
+  int count = 0;
+  for (int i = 0; i < n; i++)
+    if (bucket_of(weights[i]) == last) scratch.ids[as_size(count++)] = i;
+  return count;
 }
 
 void Sampler::list_logprobs(const float* x, const el_sampling& s, int row,
@@ -240,7 +259,7 @@ void Sampler::collect_largest(const float* x, int n, int count, Scratch& scratch
     std::nth_element(sorted.begin(), bound, sorted.end(), std::greater<>());
     least = *bound;
   }
-  const int found = kernels_.collect(x, n, least, scratch.ids.data());
+  const int found = kernels_.collect(x, n, least, n, scratch.ids.data());
   scratch.candidates.clear();
   for (int i = 0; i < found; i++) {
     const int32_t id = scratch.ids[as_size(i)];
@@ -250,53 +269,6 @@ void Sampler::collect_largest(const float* x, int n, int count, Scratch& scratch
 
 bool Sampler::is_heavier(const Candidate& a, const Candidate& b) {
   return a.weight > b.weight || (a.weight == b.weight && a.id < b.id);
-}
-
-Sampler::Candidate Sampler::last_of_largest(size_t count, Scratch& scratch) {
-  scratch.work = scratch.candidates;
-  const auto last = scratch.work.begin() + static_cast<ptrdiff_t>(count - 1);
-  std::nth_element(scratch.work.begin(), last, scratch.work.end(), is_heavier);
-  return *last;
-}
-
-// The lightest of the fewest candidates that weigh `target` together.
-Sampler::Candidate Sampler::last_of_nucleus(double target, Scratch& scratch) {
-  std::vector<Candidate>& work = scratch.work;
-  work = scratch.candidates;
-  double before = 0.0;
-  if (work.size() > kManyCandidates) {
-    std::vector<double>& sums = scratch.bucket_sums;
-    sums.assign(kNumBuckets, 0.0);
-    for (const Candidate& c : work) sums[bucket_of(c.weight)] += c.weight;
-    size_t bucket = kNumBuckets - 1;
-    for (; bucket > 0 && before + sums[bucket] < target; bucket--) before += sums[bucket];
-    const auto is_outside = [&](const Candidate& c) { return bucket_of(c.weight) != bucket; };
-    work.erase(std::remove_if(work.begin(), work.end(), is_outside), work.end());
-    // Rounding may put the end into a bucket that nobody is in.
-    if (work.empty()) return {0.0f, 0};
-  }
-  auto begin = work.begin();
-  auto end = work.end();
-  while (end - begin > 1) {
-    const auto middle = begin + (end - begin) / 2;
-    std::nth_element(begin, middle, end, is_heavier);
-    double heavier = 0.0;
-    for (auto c = begin; c != middle; c++) heavier += c->weight;
-    if (before + heavier >= target) {
-      end = middle;
-    } else {
-      before += heavier;
-      begin = middle;
-    }
-  }
-  return *begin;
-}
-
-void Sampler::keep_down_to(const Candidate& last, std::vector<Candidate>& candidates) {
-  candidates.erase(
-      std::remove_if(candidates.begin(), candidates.end(),
-                     [&](const Candidate& c) { return is_heavier(last, c); }),
-      candidates.end());
 }
 
 }  // namespace edgelora

@@ -30,7 +30,7 @@ class Sampler {
   struct Scratch {
     std::vector<float> row, maxima, sorted_maxima, weights, sums;
     std::vector<int32_t> ids;
-    std::vector<Candidate> candidates, work;
+    std::vector<Candidate> candidates;
     std::vector<double> bucket_sums;
   };
 
@@ -39,15 +39,12 @@ class Sampler {
   const float* penalised(const el_sampling& s, int row, Scratch& scratch) const;
   int32_t likeliest(const float* x, int n, Scratch& scratch) const;
   int32_t draw(const float* x, const el_sampling& s, int row, Scratch& scratch) const;
-  int32_t draw_from_all(const float* x, const el_sampling& s, int row, Scratch& scratch) const;
-  int32_t draw_from_some(const float* x, const el_sampling& s, int row, Scratch& scratch) const;
+  void keep_nucleus(int n, float top_p, Scratch& scratch) const;
+  static int find_bucket(int n, double target, double& before, Scratch& scratch);
   void list_logprobs(const float* x, const el_sampling& s, int row, Scratch& scratch) const;
 
   void collect_largest(const float* x, int n, int count, Scratch& scratch) const;
   static bool is_heavier(const Candidate& a, const Candidate& b);
-  static Candidate last_of_largest(size_t count, Scratch& scratch);
-  static Candidate last_of_nucleus(double target, Scratch& scratch);
-  static void keep_down_to(const Candidate& last, std::vector<Candidate>& candidates);
 
   const Kernels& kernels_;
   const int num_tokens_;

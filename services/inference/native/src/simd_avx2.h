@@ -100,6 +100,12 @@ inline F32 keep_first(F32 a, int n, float x) {
   const __m256 other = _mm256_set1_ps(x);
   return {_mm256_blendv_ps(other, a.low, low), _mm256_blendv_ps(other, a.high, high)};
 }
+// Lanes below x become 0.
+inline F32 zero_below(F32 a, float x) {
+  const __m256 bound = _mm256_set1_ps(x);
+  return {_mm256_and_ps(a.low, _mm256_cmp_ps(a.low, bound, _CMP_GE_OQ)),
+          _mm256_and_ps(a.high, _mm256_cmp_ps(a.high, bound, _CMP_GE_OQ))};
+}
 // Bit i: lane i is at least x.
 inline uint32_t at_least(F32 a, float x) {
   const __m256 bound = _mm256_set1_ps(x);

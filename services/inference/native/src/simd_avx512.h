@@ -50,6 +50,10 @@ inline float largest_magnitude(F32 a, F32 b) {
 inline F32 keep_first(F32 a, int n, float x) {
   return _mm512_mask_blend_ps(static_cast<__mmask16>((1u << n) - 1), splat(x), a);
 }
+// Lanes below x become 0.
+inline F32 zero_below(F32 a, float x) {
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, splat(x), _CMP_GE_OQ), a);
+}
 // Bit i: lane i is at least x.
 inline uint32_t at_least(F32 a, float x) {
   return _mm512_cmp_ps_mask(a, splat(x), _CMP_GE_OQ);

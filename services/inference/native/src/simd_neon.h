@@ -111,6 +111,12 @@ inline F32 keep_first(const F32& a, int n, float x) {
     return vbslq_f32(keep, a.part[i], vdupq_n_f32(x));
   });
 }
+// Lanes below x become 0.
+inline F32 zero_below(const F32& a, float x) {
+  return map([&](int i) {
+    return vbslq_f32(vcgeq_f32(a.part[i], vdupq_n_f32(x)), a.part[i], vdupq_n_f32(0.0f));
+  });
+}
 // Bit i: lane i is at least x.
 inline uint32_t at_least(const F32& a, float x) {
   static const uint32_t kBits[4] = {1, 2, 4, 8};

@@ -114,6 +114,10 @@ inline float largest_magnitude(const F32& a, const F32& b) {
 inline F32 keep_first(const F32& a, int n, float x) {
   return map([&](int i) { return i < n ? a.lane[i] : x; });
 }
+// Lanes below x become 0.
+inline F32 zero_below(const F32& a, float x) {
+  return map([&](int i) { return a.lane[i] >= x ? a.lane[i] : 0.0f; });
+}
 // Bit i: lane i is at least x.
 inline uint32_t at_least(const F32& a, float x) {
   uint32_t lanes = 0;
