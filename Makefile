@@ -3,6 +3,7 @@
 #   make run                 start the product and show four tenants at once, until Ctrl-C
 #   make run ARGS=--once     the same, and stop after the table
 #   make test                lint and every test
+#   make native              build the native core again
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter; EDGELORA_HOME=... the place for models,
 # adapters and keys; PIP_INDEX_URL and PIP_EXTRA_INDEX_URL are pip's own settings.
@@ -17,10 +18,11 @@ export EDGELORA_HOME
 
 bin := $(VENV)/bin
 sources := edgelora services bench tests protos/generate.py
+native := $(shell find services/inference/native -type f ! -name '*.pyc')
 weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 
 .DELETE_ON_ERROR:
-.PHONY: help run test setup lint format protos demo-adapters compose-check clean distclean
+.PHONY: help run test setup native lint format protos demo-adapters compose-check clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -32,6 +34,9 @@ test: lint $(weights)
 	@$(bin)/pytest $(TESTS)
 
 setup: $(VENV)/.ready-dev
+
+native:
+	@PYTHON='$(PYTHON)' scripts/setup.sh '$(VENV)' native
 
 lint: $(VENV)/.ready-dev
 	@$(bin)/ruff check $(sources)
@@ -61,7 +66,7 @@ distclean: clean
 	@rm -rf $(VENV) $(EDGELORA_HOME)
 
 # One stamp for each extra of pyproject.toml.
-$(VENV)/.ready-%: pyproject.toml scripts/setup.sh
+$(VENV)/.ready-%: pyproject.toml scripts/setup.sh $(native)
 	@PYTHON='$(PYTHON)' scripts/setup.sh '$(VENV)' '$*'
 
 .PRECIOUS: $(VENV)/.ready-%

