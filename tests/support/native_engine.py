@@ -16,7 +16,7 @@ from services.inference.engine.config import EngineConfig
 from services.inference.engine.engine import Engine
 from services.inference.engine.events import Completed, TextDelta
 from services.inference.engine.iteration_scheduler import StepLimits
-from services.inference.engine.sequence import AdapterUse, StopConditions
+from services.inference.engine.sequence import AdapterUse, SamplingParams, StopConditions
 from services.inference.engine.token_bytes import TokenBytes
 
 BLOCK_SIZE = 16
@@ -93,6 +93,7 @@ class NativeEngine:
         adapters: dict[int, float],
         max_tokens: int,
         tenant_id: str | None = "tenant",
+        sampling: SamplingParams | None = None,
     ) -> tuple[list[object], Completed]:
         """Tokens with the log probabilities of the likeliest five, and the summary."""
         stream = self.engine.submit(
@@ -100,6 +101,7 @@ class NativeEngine:
             adapters=tuple(AdapterUse(str(number), weight) for number, weight in adapters.items()),
             stop=StopConditions(max_tokens=max_tokens),
             num_top_logprobs=5,
+            sampling=sampling,
             tenant_id=tenant_id,
         )
         tokens: list[object] = []

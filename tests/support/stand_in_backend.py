@@ -23,6 +23,8 @@ from services.inference.backends.base import (
     SequenceChunk,
     kv_features,
 )
+from services.inference.backends.numpy_sampling import sample_rows
+from services.inference.backends.sampling import ChosenToken, RowSampling
 from tests.support.adapter_files import TINY_LAYERS, TINY_TARGETS
 
 VOCAB_SIZE = 96
@@ -106,6 +108,11 @@ class StandInBackend:
         logits = np.stack(rows) if rows else np.empty((0, self._vocab_size), dtype=np.float32)
         self.edit_logits(wanted, logits)
         return logits
+
+    def sample(
+        self, logits: NDArray[np.float32], rows: Sequence[RowSampling]
+    ) -> list[ChosenToken | None]:
+        return sample_rows(logits, rows)
 
     def telemetry(self) -> BackendTelemetry:
         return BackendTelemetry(weights_bytes=1, kv_cache_bytes=2, adapter_slots_bytes=3)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from edgelora.adapter_format.weights import AdapterWeights
 from services.chassis.base_model import BaseModel
+from services.inference.backends.sampling import ChosenToken, RowSampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,16 @@ class Backend(Protocol):
         """Runs one step over a ragged batch and writes its keys and values into the KV cache.
 
         Returns logits, shape [number of chunks with needs_logits, vocab_size], in chunk order.
+        """
+        ...
+
+    def sample(
+        self, logits: NDArray[np.float32], rows: Sequence[RowSampling]
+    ) -> list[ChosenToken | None]:
+        """Chooses a token from each row of logits, shape [number of rows, vocab_size].
+
+        A row's result depends on nothing but the row and its settings; None for a row that holds
+        NaN or an infinity. The logits stay as they are.
         """
         ...
 

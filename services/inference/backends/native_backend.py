@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,11 @@ from services.inference.backends.base import (
     SequenceChunk,
     kv_features,
 )
+from services.inference.backends.sampling import ChosenToken, RowSampling
 
 if TYPE_CHECKING:
     from edgelora_native import Engine
+    from edgelora_native import RowSampling as NativeRowSampling
 
 PACKAGE = "edgelora_native"
 _HALF_BYTES = 2
@@ -112,6 +114,17 @@ class NativeBackend:
         logits = self._engine.forward(chunks)
         # The packed head may have columns more, to fill its last block.
         return logits[:, : self._vocab_size]
+
+    def sample(
+        self, logits: NDArray[np.float32], rows: Sequence[RowSampling]
+    ) -> list[ChosenToken | None]:
+        """See Backend."""
+        # The package has a class of its own with the same fields, and reads nothing but them.
+        chosen = self._engine.sample(logits, cast("Sequence[NativeRowSampling]", rows))
+        return [
+            None if token is None else ChosenToken(token.token_id, token.logprob, token.top)
+            for token in chosen
+        ]
 
     def telemetry(self) -> BackendTelemetry:
         """See Backend."""

@@ -18,6 +18,8 @@ from services.inference.backends.base import (
     SequenceChunk,
     kv_features,
 )
+from services.inference.backends.numpy_sampling import sample_rows
+from services.inference.backends.sampling import ChosenToken, RowSampling
 from services.inference.backends.torch_attention import PagedKvCache
 from services.inference.backends.torch_linear import FrozenLinear
 from services.inference.backends.torch_lora import LoraBank
@@ -220,6 +222,12 @@ class TorchBackend:
                 )
             for adapter in chunk.adapters:
                 self._check_slot(adapter.slot)
+
+    def sample(
+        self, logits: NDArray[np.float32], rows: Sequence[RowSampling]
+    ) -> list[ChosenToken | None]:
+        """See Backend."""
+        return sample_rows(logits, rows)
 
     def telemetry(self) -> BackendTelemetry:
         """See Backend."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgelora.errors import AdapterRejectedError, InternalError
 from services.inference.backends.base import Backend, SequenceChunk, SlotWeight
-from services.inference.engine.sampler import Logits, finite_rows
+from services.inference.backends.numpy_sampling import Logits, finite_rows
 
 _NOISE = 1e-5
 """Differences up to this share of the largest logit are rounding, not an effect (float32)."""

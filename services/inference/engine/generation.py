@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from services.inference.backends.sampling import ChosenToken
 from services.inference.engine.detokenizer import Detokenizer
 from services.inference.engine.events import Completed, TextDelta
 from services.inference.engine.sampler import SequenceSampler
-from services.inference.engine.sequence import FinishReason, SampledToken, Sequence
+from services.inference.engine.sequence import FinishReason, Sequence
 from services.inference.engine.token_bytes import TokenBytes
 
 DELTA_INTERVAL_S = 0.02
@@ -63,8 +64,9 @@ class Generation:
             self._admitted_s = now_s
         return is_first
 
-    def accept(self, token: SampledToken, now_s: float) -> FinishReason | None:
+    def accept(self, chosen: ChosenToken, now_s: float) -> FinishReason | None:
         """Adds the next token; returns why it is the last one."""
+        token = self.sampler.note(chosen)
         sequence = self.sequence
         sequence.token_ids.append(token.token_id)
         if self._first_token_s is None:

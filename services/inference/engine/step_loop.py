@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgelora.errors import AdapterNotFoundError, EdgeLoraError, InternalError
 from services.chassis.logs import get_logger
@@ -24,7 +25,6 @@ from services.inference.engine.iteration_scheduler import (
     StepPlan,
 )
 from services.inference.engine.outbox import Outbox
-from services.inference.engine.sampler import Logits, sample_rows
 from services.inference.engine.status import EngineStatus
 
 
@@ -114,7 +114,9 @@ class StepLoop:
             if generation.note_step(now_s, len(plan.chunks)):
                 self._generations.tell(generation, Admitted())
 
-    def _forward(self, chunks: list[ScheduledChunk]) -> tuple[list[ScheduledChunk], Logits]:
+    def _forward(
+        self, chunks: list[ScheduledChunk]
+    ) -> tuple[list[ScheduledChunk], NDArray[np.float32]]:
         """Runs chunks; returns those that reached their newest token, and their rows.
 
         When the batch fails, each chunk runs alone (running tokens again writes the same keys and
@@ -139,18 +141,19 @@ class StepLoop:
             self._scheduler.prefixes.publish(chunk.sequence)
         return finished, logits
 
-    def _sample(self, chunks: list[ScheduledChunk], logits: Logits) -> None:
+    def _sample(self, chunks: list[ScheduledChunk], logits: NDArray[np.float32]) -> None:
         if not chunks:
             return
         now_s = self._clock()
         generations = [self._generations.of(chunk.sequence) for chunk in chunks]
-        tokens = sample_rows(logits, [generation.sampler for generation in generations])
-        for chunk, generation, token in zip(chunks, generations, tokens, strict=True):
-            if token is None:
+        rows = [generation.sampler.next_row() for generation in generations]
+        chosen_tokens = self._backend.sample(logits, rows)
+        for chunk, generation, chosen in zip(chunks, generations, chosen_tokens, strict=True):
+            if chosen is None:
                 get_logger().error("logits_not_finite", digests=generation.sequence.digests)
                 self._fail_row(chunk, InternalError("the model's output was not a number"))
                 continue
-            reason = generation.accept(token, now_s)
+            reason = generation.accept(chosen, now_s)
             self._num_output_tokens += 1
             self._send_delta(generation, now_s, is_urgent=reason is not None)
             if reason is not None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from services.inference.backends.native_backend import NativeBackend
+from services.inference.engine.sequence import SamplingParams
 from tests.support.native_engine import native_engine, write_native_model
 
 pytestmark = pytest.mark.integration
@@ -68,6 +69,29 @@ async def test_a_hit_runs_only_what_is_new_and_answers_the_same_bits(model):
                 assert end.num_cached_prompt_tokens == num_cached
         _, end = await bench.answer(*asked[0], tenant_id="another")
         assert end.num_cached_prompt_tokens == 0
+
+
+async def test_a_seed_draws_the_same_tokens_alone_and_in_company(model):
+    prompt = random_tokens(40, 1)
+    settings = [
+        {"temperature": 0.8, "seed": 1},
+        {"temperature": 0.8, "seed": 2},
+        {"temperature": 1.5, "top_p": 0.95, "seed": 3},
+        {"temperature": 0.7, "top_k": 20, "top_p": 0.9, "min_p": 0.02, "seed": 4},
+        {"temperature": 1.0, "repetition_penalty": 1.2, "presence_penalty": 0.5, "seed": 5},
+        {"repetition_penalty": 1.3, "frequency_penalty": 0.2},
+    ]
+    asked = [
+        (prompt, adapters, 24, "tenant", SamplingParams(**each))
+        for each in settings
+        for adapters in ({}, {1: 1.0})
+    ]
+    expected = await alone(model, asked)
+    assert len({str(tokens) for tokens in expected}) == len(asked)
+    async with native_engine(model, num_blocks=30, budget=24) as bench:
+        for _ in range(2):
+            answers = await asyncio.gather(*(bench.answer(*request) for request in asked))
+            assert [tokens for tokens, _ in answers] == expected
 
 
 async def test_adapters_come_and_go_beside_streams_that_never_notice_Q05_Q08(model):

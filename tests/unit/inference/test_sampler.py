@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.inference.engine.sampler import SequenceSampler, finite_rows, top_indices
+from services.inference.backends.numpy_sampling import finite_rows, sample_rows, top_indices
+from services.inference.engine.sampler import PenalisedTokens, SequenceSampler
 from services.inference.engine.sequence import SamplingParams
 
 
@@ -17,26 +18,33 @@ def random_row(seed, size=1000):
     return np.random.default_rng(seed).standard_normal(size).astype(np.float32) * 4
 
 
-def sampler(prompt=(), logprobs=None, **params):
-    return SequenceSampler(SamplingParams(**params), prompt, logprobs)
+class Sampler:
+    """One sequence's sampling, by the reference in numpy."""
+
+    def __init__(self, prompt=(), logprobs=None, **params):
+        self.sequence = SequenceSampler(SamplingParams(**params), prompt, logprobs)
+
+    def sample(self, logits):
+        (chosen,) = sample_rows(logits[None], [self.sequence.next_row()])
+        return self.sequence.note(chosen)
 
 
 def draws(logits, count=2000, **params):
     """Token ids drawn from the same row, each by a sequence of its own."""
     return [
-        sampler(temperature=1.0, seed=seed, **params).sample(logits).token_id
+        Sampler(temperature=1.0, seed=seed, **params).sample(logits).token_id
         for seed in range(count)
     ]
 
 
 def test_greedy_takes_the_largest():
-    assert sampler().sample(row(0.1, 3.0, 2.9)).token_id == 1
+    assert Sampler().sample(row(0.1, 3.0, 2.9)).token_id == 1
 
 
 def test_the_row_is_left_as_it_was():
     logits = random_row(0)
     before = logits.copy()
-    each = sampler([1, 2], 3, temperature=0.7, top_k=5, repetition_penalty=1.3, seed=1)
+    each = Sampler([1, 2], 3, temperature=0.7, top_k=5, repetition_penalty=1.3, seed=1)
     for _ in range(3):
         each.sample(logits)
     np.testing.assert_array_equal(logits, before)
@@ -61,27 +69,27 @@ def test_top_indices_equal_a_full_stable_sort(values, count):
 
 def test_the_same_seed_draws_the_same_tokens_whatever_else_runs():
     rows = [random_row(seed) for seed in range(20)]
-    alone = sampler(temperature=1.0, seed=5)
+    alone = Sampler(temperature=1.0, seed=5)
     expected = [alone.sample(logits).token_id for logits in rows]
-    mixed, mate = sampler(temperature=1.0, seed=5), sampler(temperature=1.0, seed=6)
+    mixed, mate = Sampler(temperature=1.0, seed=5), Sampler(temperature=1.0, seed=6)
     got = []
     for logits in rows:
         mate.sample(logits)
         got.append(mixed.sample(logits).token_id)
     assert got == expected
-    other = sampler(temperature=1.0, seed=7)
+    other = Sampler(temperature=1.0, seed=7)
     assert [other.sample(logits).token_id for logits in rows] != expected
 
 
 def test_no_seed_draws_one():
     rows = [random_row(seed) for seed in range(20)]
-    first, second = sampler(temperature=2.0), sampler(temperature=2.0)
+    first, second = Sampler(temperature=2.0), Sampler(temperature=2.0)
     assert [first.sample(r).token_id for r in rows] != [second.sample(r).token_id for r in rows]
 
 
 def test_nothing_shared_is_seeded_T35():
     before = np.random.get_state()[1].tolist()
-    sampler(temperature=1.0, seed=1).sample(random_row(1))
+    Sampler(temperature=1.0, seed=1).sample(random_row(1))
     assert np.random.get_state()[1].tolist() == before
 
 
@@ -111,15 +119,15 @@ def test_a_token_without_weight_is_never_drawn():
 
 def test_temperature_flattens():
     logits = row(0.0, 2.0)
-    cold = [sampler(temperature=0.5, seed=s).sample(logits).token_id for s in range(1000)]
-    warm = [sampler(temperature=2.0, seed=s).sample(logits).token_id for s in range(1000)]
+    cold = [Sampler(temperature=0.5, seed=s).sample(logits).token_id for s in range(1000)]
+    warm = [Sampler(temperature=2.0, seed=s).sample(logits).token_id for s in range(1000)]
     assert np.mean(cold) == pytest.approx(1 / (1 + np.exp(-4)), abs=0.04)
     assert np.mean(warm) == pytest.approx(1 / (1 + np.exp(-1)), abs=0.04)
 
 
 def test_a_temperature_near_zero_is_greedy_and_does_not_overflow():
     logits = random_row(3)
-    assert sampler(temperature=1e-300, seed=0).sample(logits).token_id == logits.argmax()
+    assert Sampler(temperature=1e-300, seed=0).sample(logits).token_id == logits.argmax()
 
 
 def test_top_k_keeps_the_k_likeliest():
@@ -161,23 +169,23 @@ def test_truncations_combine():
 
 
 def test_repetition_penalty_counts_the_prompt_and_both_signs():
-    each = sampler([0], repetition_penalty=2.0)
+    each = Sampler([0], repetition_penalty=2.0)
     assert each.sample(row(3.0, 2.0)).token_id == 1  # 3 / 2 < 2
     assert each.sample(row(-0.5, -0.9)).token_id == 0  # both doubled: -1.0 > -1.8
-    assert sampler([0], repetition_penalty=2.0).sample(row(-0.5, -0.9)).token_id == 1
+    assert Sampler([0], repetition_penalty=2.0).sample(row(-0.5, -0.9)).token_id == 1
 
 
 def test_presence_and_frequency_penalties_count_the_output_only():
-    assert sampler([0], presence_penalty=2.0).sample(row(1.0, 0.5)).token_id == 0
-    presence = sampler(presence_penalty=1.0)
+    assert Sampler([0], presence_penalty=2.0).sample(row(1.0, 0.5)).token_id == 0
+    presence = Sampler(presence_penalty=1.0)
     assert [presence.sample(row(1.5, 1.0)).token_id for _ in range(4)] == [0, 1, 0, 0]
-    frequency = sampler(frequency_penalty=1.0)
+    frequency = Sampler(frequency_penalty=1.0)
     assert [frequency.sample(row(1.5, 1.0)).token_id for _ in range(4)] == [0, 1, 0, 1]
 
 
 def test_logprobs_are_those_of_the_model_before_everything_else():
     logits = random_row(9)
-    each = sampler([3], 4, temperature=0.3, top_k=2, repetition_penalty=1.9, seed=2)
+    each = Sampler([3], 4, temperature=0.3, top_k=2, repetition_penalty=1.9, seed=2)
     token = each.sample(logits)
     reference = logits.astype(np.float64)
     reference -= np.log(np.exp(reference).sum())
@@ -189,5 +197,24 @@ def test_logprobs_are_those_of_the_model_before_everything_else():
 
 
 def test_zero_logprobs_gives_the_chosen_token_alone():
-    assert sampler(logprobs=0).sample(row(1, 2)).logprob.top == ()
-    assert sampler().sample(row(1, 2)).logprob is None
+    assert Sampler(logprobs=0).sample(row(1, 2)).logprob.top == ()
+    assert Sampler().sample(row(1, 2)).logprob is None
+
+
+@given(st.lists(st.integers(0, 9), max_size=40), st.lists(st.integers(0, 30), max_size=60))
+def test_penalised_tokens_are_each_there_once_with_their_count_in_the_output(prompt, output):
+    tokens = PenalisedTokens(prompt)
+    for token_id in output:
+        tokens.add(token_id)
+    ids, counts = tokens.arrays()
+    assert ids.tolist() == list(dict.fromkeys([*prompt, *output]))
+    assert counts.tolist() == [output.count(token_id) for token_id in ids]
+
+
+def test_rows_of_a_batch_are_sampled_each_by_itself():
+    rows = np.stack([random_row(seed) for seed in range(4)])
+    rows[2, 5] = np.nan
+    settings = [Sampler(temperature=0.9, seed=seed).sequence.next_row() for seed in range(4)]
+    alone = [sample_rows(rows[n : n + 1], settings[n : n + 1])[0] for n in range(4)]
+    assert sample_rows(rows, settings) == alone
+    assert [chosen is None for chosen in alone] == [False, False, True, False]
