@@ -43,6 +43,9 @@ class DecoderShape:
     rms_norm_eps: float
     tied_embeddings: bool
     """Whether the output head is the embedding table itself."""
+    sliding_window: int | None = None
+    """The attention window where it is shorter than the model's own context: `max_context_tokens`
+    is then no longer than the window, within which nothing slides."""
 
     def __post_init__(self) -> None:
         """Raises ToolchainError for numbers that no decoder has."""

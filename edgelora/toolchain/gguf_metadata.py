@@ -50,6 +50,7 @@ class GgufMetadata:
                 "not supported"
             )
         context = self._count("context_length")
+        window = self._count("attention.sliding_window", context)
         return DecoderShape(
             family=self.architecture,
             vocab_size=len(self.fields.get("tokenizer.ggml.tokens", ())),
@@ -59,11 +60,12 @@ class GgufMetadata:
             num_heads=heads,
             num_kv_heads=self._count("attention.head_count_kv", heads),
             head_dim=head_dim,
-            max_context_tokens=min(context, self._count("attention.sliding_window", context)),
+            max_context_tokens=min(context, window),
             rope_theta=self._real("rope.freq_base", 10000.0),
             rope_scaling=self._rope_scaling(context, rope_factors),
             rms_norm_eps=self._real("attention.layer_norm_rms_epsilon"),
             tied_embeddings=tied_embeddings,
+            sliding_window=window if window < context else None,
         )
 
     def _rope_scaling(

@@ -21,6 +21,7 @@ def read_shape(config: dict[str, Any]) -> DecoderShape:
         heads = int(config["num_attention_heads"])
         hidden = int(config["hidden_size"])
         theta, scaling = _rope(config)
+        window = _window(config)
         return DecoderShape(
             family=family,
             vocab_size=int(config["vocab_size"]),
@@ -30,11 +31,12 @@ def read_shape(config: dict[str, Any]) -> DecoderShape:
             num_heads=heads,
             num_kv_heads=int(config.get("num_key_value_heads") or heads),
             head_dim=int(config.get("head_dim") or hidden // heads),
-            max_context_tokens=_context(config),
+            max_context_tokens=int(config["max_position_embeddings"]) if window is None else window,
             rope_theta=theta,
             rope_scaling=scaling,
             rms_norm_eps=float(config["rms_norm_eps"]),
             tied_embeddings=bool(config.get("tie_word_embeddings", False)),
+            sliding_window=window,
         )
     except KeyError as error:
         raise ToolchainError(f"config.json lacks {error.args[0]!r}") from error
@@ -61,11 +63,12 @@ def _rope(config: dict[str, Any]) -> tuple[float, dict[str, Any] | None]:
     return theta, parameters
 
 
-def _context(config: dict[str, Any]) -> int:
-    """The model's context, or its sliding window where that is shorter: within it, all is seen."""
-    context = int(config["max_position_embeddings"])
+def _window(config: dict[str, Any]) -> int | None:
+    """The sliding window, where it is shorter than the context."""
     is_mistral = config["model_type"] == "mistral"
     # What transformers takes for a file that does not say.
     window = config.get("sliding_window", 4096 if is_mistral else None)
     slides = config.get("use_sliding_window", is_mistral)
-    return min(context, int(window)) if slides and window else context
+    if not slides or window is None or int(window) >= int(config["max_position_embeddings"]):
+        return None
+    return int(window)

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.console import Console
+
 from edgelora.toolchain.errors import ModelExistsError, ToolchainError
 from edgelora.toolchain.model_source import ModelSource, TokenizerFiles
 from edgelora.toolchain.published_directory import published_directory
@@ -95,6 +97,9 @@ def _open_source(source: str | Path, home: Path) -> ModelSource:
 
 def _write(model: ModelSource, directory: Path, name: str, forms: Sequence[str]) -> BaseModel:
     check_space(model, directory, forms)
+    if (window := model.shape.sliding_window) is not None:
+        note = f"{name}: the context is limited to the model's sliding window, {window} tokens"
+        Console(stderr=True).print(note, highlight=False)
     files = {FORMS[form]: write_form(model, form, directory) for form in forms}
     _write_text(directory / "config.json", _json(model.config))
     _write_text(directory / "tokenizer.json", model.tokenizer.document)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import shutil
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from edgelora.toolchain.errors import ToolchainError
@@ -27,7 +27,7 @@ def chosen_forms(weights: str | None) -> list[str]:
 
     Raises ToolchainError for an unknown choice, and for native weights where there is no core.
     """
-    is_native_here = importlib.util.find_spec(_NATIVE_PACKAGE) is not None
+    is_native_here = find_spec(_NATIVE_PACKAGE) is not None
     if weights is None:
         weights = "native" if is_native_here else "float32"
     if weights not in WEIGHTS:

@@ -64,7 +64,6 @@ def tiny_model(
     config = config_class(
         vocab_size=VOCAB_SIZE,
         hidden_size=64,
-        intermediate_size=96,
         num_hidden_layers=NUM_LAYERS,
         num_attention_heads=NUM_HEADS,
         num_key_value_heads=NUM_KV_HEADS,
@@ -73,7 +72,13 @@ def tiny_model(
         rms_norm_eps=1e-5,
         tie_word_embeddings=tied,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0, **(rope or {})},
-        **{"bos_token_id": None, "eos_token_id": EOS_TOKEN_ID, "sliding_window": None, **changes},
+        **{
+            "intermediate_size": 96,
+            "bos_token_id": None,
+            "eos_token_id": EOS_TOKEN_ID,
+            "sliding_window": None,
+            **changes,
+        },
     )
     model = model_class(config).eval()
     with torch.no_grad():
@@ -100,13 +105,14 @@ def save_gguf(
     path: Path,
     *,
     kind: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32,
+    other_kinds: dict[str, gguf.GGMLQuantizationType] | None = None,
     metadata: dict[str, Any] | None = None,
     rope_factors: np.ndarray | None = None,
 ) -> None:
     """Writes a GGUF file as llama.cpp's converter does; Mistral is a llama there.
 
-    Matrices become `kind`, everything else stays fp32. `metadata` replaces or adds numbers of the
-    architecture; None leaves one out.
+    Matrices become `kind`, or what `other_kinds` says for a part of their GGUF name; everything
+    else stays fp32. `metadata` replaces or adds numbers of the architecture; None leaves one out.
     """
     config: Any = model.config
     architecture = {"mistral": "llama"}.get(config.model_type, config.model_type)
@@ -149,8 +155,10 @@ def save_gguf(
         if values.ndim == 1:
             writer.add_tensor(_gguf_name(name), values)
         else:
-            data = gguf.quants.quantize(np.ascontiguousarray(values), kind)
-            writer.add_tensor(_gguf_name(name), data, raw_dtype=kind)
+            own = [k for part, k in (other_kinds or {}).items() if part in _gguf_name(name)]
+            kind_here = own[0] if own else kind
+            data = gguf.quants.quantize(np.ascontiguousarray(values), kind_here)
+            writer.add_tensor(_gguf_name(name), data, raw_dtype=kind_here)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -25,9 +25,9 @@ from services.inference.backends.native_backend import NativeBackend
 from services.inference.backends.torch_backend import TorchBackend
 from tests.support import tiny_families
 from tests.support.backend_streams import BLOCK_SIZE, Stream, give_blocks, random_tokens
-from tests.support.packed_file import PackedFile
 from tests.support.tiny_families import CONTEXT, VOCAB_SIZE, save_directory, save_gguf, tiny_model
 
+PackedFile = pytest.importorskip("tests.support.packed_file").PackedFile
 pytestmark = pytest.mark.integration
 
 TORCH_TOLERANCE = 1e-4
@@ -203,3 +203,40 @@ def test_a_variant_that_was_ignored_would_be_noticed(name: str):
     actual = expected_logits(plain, prompt)
     errors = np.linalg.norm(actual - expected, axis=1) / np.linalg.norm(expected, axis=1)
     assert errors.mean() > 3 * NATIVE_TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("mistral", {"sliding_window": 48}),
+        ("qwen2", {"sliding_window": 48, "use_sliding_window": True, "max_window_layers": 1}),
+    ],
+)
+def test_context_ends_where_attention_would_slide(family: str, changes, tmp_path: Path, capfd):
+    model = tiny_model(family, **changes)
+    save_directory(model, tmp_path / "source")
+    description = prepare(tmp_path / "source", tmp_path, "m", weights="float32")
+    assert description.max_context_tokens == 48
+    assert "context is limited to the model's sliding window, 48 tokens" in capfd.readouterr().err
+    prompt = random_tokens(48, VOCAB_SIZE)
+    backend = TorchBackend(num_threads=1)
+    backend.load_model(tmp_path / "models/m", LIMITS)
+    stream = Stream(prompt)
+    give_blocks([stream], 48)
+    actual = backend.forward([stream.chunk(prompt)])[0]
+    with torch.inference_mode():
+        expected = model(torch.from_numpy(prompt).long()[None]).logits[0, -1].numpy()
+    assert np.abs(actual - expected).max() < TORCH_TOLERANCE
+
+
+def test_window_that_is_switched_off_limits_nothing(tmp_path: Path):
+    model = tiny_model("qwen2", sliding_window=48, use_sliding_window=False)
+    save_directory(model, tmp_path / "source")
+    description = prepare(tmp_path / "source", tmp_path, "m", weights="float32")
+    assert description.max_context_tokens == CONTEXT
+
+
+def test_window_of_a_gguf_file_limits_the_context(tmp_path: Path):
+    save_gguf(tiny_model("qwen3"), tmp_path / "m.gguf", metadata={"attention.sliding_window": 48})
+    description = prepare(tmp_path / "m.gguf", tmp_path, "m", weights="float32")
+    assert description.max_context_tokens == 48

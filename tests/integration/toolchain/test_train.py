@@ -50,7 +50,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A prepared model so small that training it takes no time."""
     home = tmp_path_factory.mktemp("home")
     save_tiny_llama(home / "source")
-    prepare(home / "source", home, "tiny")
+    prepare(home / "source", home, "tiny", weights="float32")
     return home / "models" / "tiny"
 
 

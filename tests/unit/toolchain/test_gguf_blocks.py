@@ -5,11 +5,13 @@ from __future__ import annotations
 import gguf
 import numpy as np
 import pytest
-from edgelora_native.matrices import Matrix4, Matrix8
 
-from edgelora.toolchain.gguf_blocks import keep_blocks
 from edgelora.toolchain.gguf_tensor import GgufTensor, undo_rotary_order
 
+matrices = pytest.importorskip("edgelora_native.matrices", reason="needs the native core")
+from edgelora.toolchain.gguf_blocks import keep_blocks  # noqa: E402 - imports the native core
+
+Matrix4, Matrix8 = matrices.Matrix4, matrices.Matrix8
 ROWS, COLUMNS = 48, 512
 Type = gguf.GGMLQuantizationType
 
@@ -36,7 +38,8 @@ def random_blocks(kind: Type, halves_at: tuple[int, ...]) -> GgufTensor:
 
 
 @pytest.mark.parametrize(
-    ("kind", "matrix"), [(Type.Q4_0, Matrix4), (Type.Q4_1, Matrix4), (Type.Q8_0, Matrix8)]
+    ("kind", "matrix"),
+    [(Type.Q4_0, Matrix4), (Type.Q4_1, Matrix4), (Type.Q8_0, Matrix8)],
 )
 def test_blocks_of_32_are_kept_bit_for_bit(kind: Type, matrix: type):
     source = quantised(kind)

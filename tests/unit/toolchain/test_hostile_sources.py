@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -148,7 +149,12 @@ def test_configuration_that_cannot_be_is_refused(tmp_path: Path, changes, told: 
         open_directory(tmp_path)
 
 
-@pytest.mark.parametrize("weights", ["native", "float32"])
+NATIVE = pytest.param(
+    "native", marks=pytest.mark.skipif(not find_spec("edgelora_native"), reason="no native core")
+)
+
+
+@pytest.mark.parametrize("weights", [NATIVE, "float32"])
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -170,13 +176,14 @@ def test_weight_that_is_no_number_is_refused_and_leaves_nothing(
     assert list((tmp_path / "models").iterdir()) == []
 
 
-def test_weight_beyond_half_precision_is_refused_for_the_native_core(tmp_path: Path):
+@pytest.mark.parametrize("weights", [NATIVE])
+def test_weight_beyond_half_precision_is_refused_for_the_native_core(tmp_path: Path, weights: str):
     model = tiny_model("llama")
     with torch.no_grad():
         model.state_dict()["model.layers.0.mlp.down_proj.weight"][0, 0] = 1e7
     save_directory(model, tmp_path / "source")
     with pytest.raises(ToolchainError, match=r"down_proj.weight holds values beyond half"):
-        prepare(tmp_path / "source", tmp_path, "m", weights="native")
+        prepare(tmp_path / "source", tmp_path, "m", weights=weights)
 
 
 def test_index_cannot_lead_out_of_the_directory(tmp_path: Path):
