@@ -18,11 +18,19 @@ from services.chassis.base_model import BaseModel
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 QUERY_VALUE = ("q_proj", "v_proj")
 _MLP = frozenset({"gate_proj", "up_proj", "down_proj"})
-_B_STD = 0.02
+WEAK = 0.02
+STRONG = 0.1
+"""Standard deviation of B: of a trained adapter's order, and enough to change any greedy output."""
 
 
 def write_random_adapter(
-    directory: Path, model: BaseModel, *, rank: int, modules: Sequence[str], seed: int
+    directory: Path,
+    model: BaseModel,
+    *,
+    rank: int,
+    modules: Sequence[str],
+    seed: int,
+    b_std: float = WEAK,
 ) -> Path:
     """Writes one adapter (fp16) with alpha = rank and returns its directory."""
     draw = np.random.default_rng(seed)
@@ -34,7 +42,7 @@ def write_random_adapter(
             name = f"base_model.model.model.layers.{layer}.{parent}.{module}"
             bound = 1 / np.sqrt(columns)
             factor_a = draw.uniform(-bound, bound, (rank, columns))
-            factor_b = draw.normal(0.0, _B_STD, (rows, rank))
+            factor_b = draw.normal(0.0, b_std, (rows, rank))
             tensors[f"{name}.lora_A.weight"] = factor_a.astype(np.float16)
             tensors[f"{name}.lora_B.weight"] = factor_b.astype(np.float16)
     config = {

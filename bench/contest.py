@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from bench.adapters import ALL_LINEAR, QUERY_VALUE, write_random_adapter
+from bench.adapters import ALL_LINEAR, QUERY_VALUE, STRONG, write_random_adapter
 from bench.engine_cases import (
     NUM_ADAPTERS,
     NUM_STREAMS,
@@ -27,6 +26,7 @@ from bench.model_files import ModelFiles
 from bench.peers.process import PeerError
 from bench.peers.roster import OURS, Contender, Loaded
 
+_TRIED_ADAPTERS = 4
 _TRIED_TOKENS = 8
 _WARM_TOKENS = 2
 
@@ -43,73 +43,79 @@ class Contest:
     loaded: list[Loaded] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     """Name -> reason."""
+    num_rounds: int = 0
+    """Measured so far, of all cases."""
 
     def try_adapters(self) -> None:
         """Finds out, engine by engine, whether an adapter changes what is generated.
 
-        Streams run alone and greedily, so an engine that applies adapters changes most of them.
+        Streams run alone and greedily, the base twice: it must say the same again, so that what
+        changes is the adapter's doing.
         """
-        prompts = self._prompts(PROMPT_TOKENS)
         for one in list(self.loaded):
             self.progress(f"{one.contender.name}: are adapters applied?")
-            changed = 0
-            for stream, prompt in enumerate(prompts):
-                plain = self._tokens(one, prompt, None)
-                adapted = self._tokens(one, prompt, stream % NUM_ADAPTERS)
-                if plain is None or adapted is None:
-                    break
-                changed += plain != adapted
-            else:
-                one.adapter_applied = 2 * changed >= len(prompts)
+            try:
+                one.adapter_applied = self._does_apply_adapters(one)
+            except PeerError as error:
+                self._drop(one, error)
 
     def measure(self, case: Case, rounds: int) -> dict[str, list[float]]:
         """Returns each engine's rounds in tokens a second, A B C A B C."""
         self.progress(case.name)
         runs: dict[str, list[float]] = {}
         for number in range(-1, rounds):
+            self.num_rounds += 1
             for one in list(self.loaded):
                 if case.only_ours and one.contender.name != OURS:
                     continue
-                # The first round warms up.
-                speed = self._speed(one, case, self.new_tokens if number >= 0 else _WARM_TOKENS)
-                if speed is not None and number >= 0:
+                try:
+                    # The first round warms up.
+                    tokens = self.new_tokens if number >= 0 else _WARM_TOKENS
+                    speed = self._speed(one, case, tokens)
+                except PeerError as error:
+                    self._drop(one, error)
+                    continue
+                if number >= 0:
                     runs.setdefault(one.contender.name, []).append(speed)
         return runs
 
-    def _speed(self, one: Loaded, case: Case, new_tokens: int) -> float | None:
+    def _does_apply_adapters(self, one: Loaded) -> bool:
+        changed = unstable = 0
+        for index, prompt in enumerate(self._prompts(PROMPT_TOKENS, _TRIED_ADAPTERS)):
+            plain, adapted, again = (
+                one.process.ask(
+                    "decode", prompts=[prompt], adapters=[adapter], new_tokens=_TRIED_TOKENS
+                )["token_ids"]
+                for adapter in (None, index, None)
+            )
+            changed += plain != adapted
+            unstable += plain != again
+        return changed > unstable
+
+    def _speed(self, one: Loaded, case: Case, new_tokens: int) -> float:
         streams = len(case.adapters)
         if case.is_prefill:
             (prompt,) = self._prompts(PREFILL_TOKENS, 1)
-            done = self._ask(one, "prefill", prompt=prompt, adapter=case.adapters[0])
-            return None if done is None else PREFILL_TOKENS / float(done["seconds"])
-        done = self._ask(
-            one,
+            done = one.process.ask("prefill", prompt=prompt, adapter=case.adapters[0])
+            return PREFILL_TOKENS / float(done["seconds"])
+        done = one.process.ask(
             "decode",
             prompts=self._prompts(PROMPT_TOKENS, streams),
             adapters=list(case.adapters),
             new_tokens=new_tokens,
         )
-        return None if done is None else streams * new_tokens / float(done["decode_s"])
+        return streams * new_tokens / float(done["decode_s"])
 
-    def _tokens(self, one: Loaded, prompt: list[int], adapter: int | None) -> list[int] | None:
-        done = self._ask(
-            one, "decode", prompts=[prompt], adapters=[adapter], new_tokens=_TRIED_TOKENS
-        )
-        return None if done is None else list(done["token_ids"][0])
+    def _drop(self, one: Loaded, error: PeerError) -> None:
+        """An engine that failed takes no further part."""
+        self.loaded.remove(one)
+        self.skipped[one.contender.name] = str(error)
+        self.progress(f"{one.contender.name} is out: {error}")
+        one.process.close()
 
-    def _ask(self, one: Loaded, command: str, **arguments: Any) -> dict[str, Any] | None:
-        """Asks an engine; one that fails takes no further part."""
-        try:
-            return one.process.ask(command, **arguments)
-        except PeerError as error:
-            self.loaded.remove(one)
-            self.skipped[one.contender.name] = str(error)
-            self.progress(f"{one.contender.name} is out: {error}")
-            one.process.close()
-            return None
-
-    def _prompts(self, length: int, count: int = NUM_STREAMS) -> list[list[int]]:
-        draw = np.random.default_rng([self.seed, length])
+    def _prompts(self, length: int, count: int) -> list[list[int]]:
+        """The same for every engine of a round, new ones in the next: no prefix cache helps."""
+        draw = np.random.default_rng([self.seed, self.num_rounds])
         prompts: list[list[int]] = draw.integers(100, self.vocab_size, (count, length)).tolist()
         return prompts
 
@@ -138,14 +144,13 @@ def contest(
             if reason is None:
                 progress(f"loading {contender.name}")
                 process = cleanup.enter_context(contender.start(place))
-                ours = contender.name == OURS
                 try:
                     facts = process.ask(
                         "load",
                         threads=num_threads,
                         max_streams=NUM_STREAMS,
                         max_tokens=max(PREFILL_TOKENS, PROMPT_TOKENS + new_tokens) + 1,
-                        adapters=adapters["ours" if ours else contender.adapter_files],
+                        adapters=adapters[contender.adapter_files],
                         **files.arguments(contender),
                     )
                 except PeerError as error:
@@ -164,7 +169,12 @@ def _write_adapters(place: Path, files: ModelFiles, seed: int) -> dict[str, list
     model = files.model
     written = [
         write_random_adapter(
-            place / f"adapter-{index}", model, rank=RANK, modules=ALL_LINEAR, seed=seed + index
+            place / f"adapter-{index}",
+            model,
+            rank=RANK,
+            modules=ALL_LINEAR,
+            seed=seed + index,
+            b_std=STRONG,
         )
         for index in range(NUM_ADAPTERS)
     ]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +17,13 @@ from services.chassis.base_model import BaseModel
 from services.inference.backends.base import Backend, BackendLimits
 from services.inference.engine.config import EngineConfig
 from services.inference.engine.engine import Engine
-from services.inference.engine.events import Completed
+from services.inference.engine.events import Completed, TextDelta
 from services.inference.engine.iteration_scheduler import StepLimits
 from services.inference.engine.sequence import AdapterUse, StopConditions
 from services.inference.engine.token_bytes import TokenBytes
 
 _BLOCK_SIZE = 16
 _CANARY = tuple(range(1000, 1012))
-_WARM_TOKENS = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speed:
-    """How fast all streams together decoded."""
-
-    tokens_per_s: float
-    """Output tokens after each stream's first, over the time from the first to the last."""
-    first_token_s: float
-    """The last stream's first token, after all were submitted at once."""
-    mean_batch_size: float
 
 
 class _DirectLoads:
@@ -62,7 +49,7 @@ class _DirectLoads:
 
 
 class EngineStreams:
-    """An engine with every adapter in a slot after `start`."""
+    """An engine that gets its adapters from memory when they are first used."""
 
     def __init__(
         self,
@@ -101,48 +88,46 @@ class EngineStreams:
         )
         self._observer.engine = self._engine
 
-    async def start(self, prompts: NDArray[np.int32]) -> None:
-        """Loads the model and, by running a few tokens, the adapters."""
+    async def start(self) -> None:
+        """Loads the model."""
         await self._engine.start(self._observer)
-        await self.measure(prompts, _WARM_TOKENS, with_adapters=True)
-
-    async def stop(self) -> None:
-        """Ends the engine's thread."""
-        await self._engine.stop()
 
     async def measure(
-        self, prompts: NDArray[np.int32], new_tokens: int, *, with_adapters: bool
-    ) -> Speed:
+        self, prompts: NDArray[np.int32], adapters: Sequence[int | None], new_tokens: int
+    ) -> dict[str, Any]:
         """Runs one stream a row of `prompts`, [streams, length], all submitted at once.
 
-        Stream i uses adapter i, the adapters in turn.
+        Stream i uses adapter adapters[i], None is the base. Returns what `decode` of
+        bench.peers.child returns.
         """
-        runs = [
-            self._run(row, new_tokens, self._digests[index % len(self._digests)])
-            if with_adapters and self._digests
-            else self._run(row, new_tokens, None)
-            for index, row in enumerate(prompts)
-        ]
-        done = await asyncio.gather(*runs)
-        window_s = max(one.total_s for one in done) - min(one.first_token_s for one in done)
-        return Speed(
-            tokens_per_s=sum(one.num_output_tokens - 1 for one in done) / window_s,
-            first_token_s=max(one.first_token_s for one in done),
-            mean_batch_size=sum(one.mean_batch_size for one in done) / len(done),
+        done = await asyncio.gather(
+            *(
+                self._run(row, new_tokens, adapter)
+                for row, adapter in zip(prompts, adapters, strict=True)
+            )
         )
+        total_s = max(ended.total_s for ended, _ in done)
+        return {
+            "decode_s": total_s - min(ended.first_token_s for ended, _ in done),
+            "total_s": total_s,
+            "token_ids": [token_ids for _, token_ids in done],
+        }
 
     async def _run(
-        self, prompt: NDArray[np.int32], new_tokens: int, digest: str | None
-    ) -> Completed:
+        self, prompt: NDArray[np.int32], new_tokens: int, adapter: int | None
+    ) -> tuple[Completed, list[int]]:
         stream = self._engine.submit(
             prompt.tolist(),
             stop=StopConditions(max_tokens=new_tokens + 1, ignore_eos=True),
-            adapters=(AdapterUse(digest, 1.0),) if digest else (),
+            adapters=() if adapter is None else (AdapterUse(self._digests[adapter], 1.0),),
         )
+        token_ids: list[int] = []
         try:
             async for event in stream:
-                if isinstance(event, Completed):
-                    return event
+                if isinstance(event, TextDelta):
+                    token_ids += [token.token_id for token in event.tokens]
+                elif isinstance(event, Completed):
+                    return event, token_ids
         finally:
             stream.close()
         raise RuntimeError(self._observer.error or "the stream ended without its last event")
@@ -158,8 +143,3 @@ def read_written_adapter(directory: Path, model: BaseModel) -> AdapterWeights:
         max_rank=256,
     )
     return weights
-
-
-def num_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0))

@@ -17,6 +17,9 @@ from edgelora.local_stack.stop_signals import StopSignals
 BENCHMARKS: dict[str, str] = {
     "engine": "bench.engine",
     "perplexity": "bench.perplexity",
+    "sampling": "bench.sampling",
+    "worker": "bench.worker",
+    "end-to-end": "bench.end_to_end",
     "first-token": "bench.first_token",
     "serve": "bench.serve",
     "scale": "bench.scale",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 import time
 from pathlib import Path
@@ -38,7 +39,7 @@ class BackendStreams:
         max_tokens: int,
     ) -> dict[str, Any]:
         """Loads everything. `max_tokens` bounds a stream, prompt included."""
-        self._backend = _make(self._name, threads)
+        self._backend = make_backend(self._name, threads)
         directory = Path(model_directory)
         model = BaseModel.load(directory)
         weights = [read_written_adapter(Path(path), model) for path in adapters]
@@ -55,7 +56,7 @@ class BackendStreams:
         )
         for slot, one in enumerate(weights):
             self._backend.load_adapter(slot, one)
-        return {"version": self._name, "weights_bytes": self._backend.telemetry().weights_bytes}
+        return {"version": describe_version(self._name)}
 
     def decode(
         self, *, prompts: list[list[int]], adapters: list[int | None], new_tokens: int
@@ -124,7 +125,18 @@ class BackendStreams:
         )
 
 
-def _make(name: str, threads: int) -> Backend:
+def describe_version(name: str) -> str:
+    """What stands for the version of a back end of ours in a report."""
+    version = importlib.metadata.version("edgelora")
+    if name == "torch":
+        return f"{version}, torch {importlib.metadata.version('torch')}"
+    from edgelora_native import instruction_set
+
+    return f"{version}, {instruction_set()}"
+
+
+def make_backend(name: str, threads: int) -> Backend:
+    """Returns the back end called `native` or `torch`. Raises RuntimeError when it can not run."""
     if name == "torch":
         from services.inference.backends.torch_factory import make_torch_backend
 

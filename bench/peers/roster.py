@@ -14,11 +14,16 @@ from bench.peers.process import PeerProcess
 OURS = "native"
 PEERS = ("llama.cpp", "openvino", "vllm", "peft")
 """Peers by the names `--peers` takes, in the order they are measured in."""
-OPTIONAL_PEERS = ("torch",)
-"""Also taken by `--peers`: our own torch back end."""
+OPTIONAL_PEERS = ("engine", "torch")
+"""Also taken by `--peers`, both ours: the whole engine, and the torch back end."""
 PEERS_DIRECTORY = Path(__file__).resolve().parents[2] / ".peers"
 """Where `make bench-peers` puts an environment for each peer."""
-_IN_OUR_ENVIRONMENT = {"native": "edgelora_native", "torch": "torch", "peft": "peft"}
+_IN_OUR_ENVIRONMENT = {
+    "native": "edgelora_native",
+    "engine": "edgelora_native",
+    "torch": "torch",
+    "peft": "peft",
+}
 """Those that need no environment of their own, and the package they need."""
 
 
@@ -29,7 +34,7 @@ class Contender:
     name: str
     """What its figures are called."""
     peer: str
-    """`native`, `torch` or one of PEERS."""
+    """`native`, one of PEERS or of OPTIONAL_PEERS."""
     module: Sequence[str]
     """What its process runs."""
     weights: str
@@ -37,7 +42,7 @@ class Contender:
     model: str
     """The file it reads: `prepared`, `float32` (both a prepared directory), `Q4_0` or `Q4_1`."""
     adapter_files: str
-    """`peft`, `safetensors` or `gguf`."""
+    """`peft`, `safetensors` or `gguf`; `ours` are those of `peft` and, after them, small ones."""
     environ: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -69,8 +74,17 @@ NATIVE = Contender(
     module=("bench.peers.native", "native"),
     weights="4 bit",
     model="prepared",
-    adapter_files="peft",
+    adapter_files="ours",
 )
+ENGINE = Contender(
+    name="engine",
+    peer="engine",
+    module=("bench.peers.whole_engine",),
+    weights="4 bit",
+    model="prepared",
+    adapter_files="ours",
+)
+"""The native back end under the scheduling, sampling and detokenising of a worker."""
 TORCH = Contender(
     name="torch",
     peer="torch",
@@ -128,7 +142,7 @@ def contenders(peers: Sequence[str]) -> list[Contender]:
     """Ours, then those of the named peers in their order. Names are of PEERS, or `torch`."""
     return [
         NATIVE,
-        *([TORCH] if TORCH.peer in peers else []),
+        *(one for one in (ENGINE, TORCH) if one.peer in peers),
         *(one for one in _CONTENDERS if one.peer in peers),
     ]
 

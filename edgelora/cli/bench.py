@@ -33,7 +33,7 @@ def _peers(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     default=",".join(PEERS),
     show_default=True,
     callback=_peers,
-    help="engine: whom to compare with (also: torch); a missing one is left out.",
+    help="engine: whom to compare with (also: engine, torch); a missing one is left out.",
 )
 @click.option(
     "--threads", type=click.IntRange(1, 1024), default=2, show_default=True, help="Of an engine."
