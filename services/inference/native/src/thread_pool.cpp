@@ -40,10 +40,17 @@ void ThreadPool::Team::wait(const Counter& done, uint32_t count) const {
 ThreadPool::ThreadPool(int num_threads, int max_phases)
     : num_counters_(static_cast<size_t>(max_phases) * static_cast<size_t>(num_threads + 1)),
       counters_(std::make_unique<Team::Counter[]>(num_counters_)) {
-  for (int i = 1; i < num_threads; i++) threads_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < num_threads; i++) threads_.emplace_back([this, i] { work(i); });
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_.store(true);

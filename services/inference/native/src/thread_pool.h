@@ -101,6 +101,7 @@ class ThreadPool {
   static constexpr uint32_t kClosed = 1u << 31;
 
   void work(int index);
+  void stop();
   // Returns once there is a task that `seen` does not count yet, or the pool stops.
   uint64_t wait_for_task(uint64_t seen);
 
