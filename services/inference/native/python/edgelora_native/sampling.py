@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -85,41 +86,47 @@ class SamplingCall:
             raise ValueError(f"{len(logits)} rows of logits, but settings for {len(rows)}")
         self._rows = rows
         count = len(rows)
-        none = np.empty(0, np.int32)
-        penalised = [row.penalised or (none, none) for row in rows]
-        offsets = np.cumsum([0, *(len(ids) for ids, _ in penalised)], dtype=np.int32)
-        self._token_ids = np.empty(count, np.int32)
-        self._logprobs = np.empty(count, np.float64)
-        self._top_ids = np.empty((count, MAX_TOP_LOGPROBS), np.int32)
-        self._top_logprobs = np.empty((count, MAX_TOP_LOGPROBS), np.float64)
+        # Buffers of the standard library: a third of the cost of numpy for a few numbers each.
+        offsets, ids, counts = array("i", [0]), array("i"), array("i")
+        for row in rows:
+            if row.penalised is not None:
+                ids.frombytes(row.penalised[0].astype(np.int32).tobytes())
+                counts.frombytes(row.penalised[1].astype(np.int32).tobytes())
+            offsets.append(len(ids))
+        if len(ids) != len(counts):
+            raise ValueError("every penalised token needs a count")
+        # No buffer may be empty, since an empty one has no address.
+        ids.append(0)
+        counts.append(0)
+        self._token_ids = array("i", bytes(4 * count))
+        self._logprobs = array("d", bytes(8 * count))
+        self._top_ids = array("i", bytes(4 * count * MAX_TOP_LOGPROBS))
+        self._top_logprobs = array("d", bytes(8 * count * MAX_TOP_LOGPROBS))
         self._arrays = (
-            logits,
-            np.array([row.temperature for row in rows], np.float32),
-            np.array([row.top_k for row in rows], np.int32),
-            np.array([row.top_p for row in rows], np.float32),
-            np.array([row.min_p for row in rows], np.float32),
-            np.array([row.draw for row in rows], np.float64),
-            np.array([row.repetition_penalty for row in rows], np.float32),
-            np.array([row.presence_penalty for row in rows], np.float32),
-            np.array([row.frequency_penalty for row in rows], np.float32),
+            array("f", [row.temperature for row in rows]),
+            array("i", [row.top_k for row in rows]),
+            array("f", [row.top_p for row in rows]),
+            array("f", [row.min_p for row in rows]),
+            array("d", [row.draw for row in rows]),
+            array("f", [row.repetition_penalty for row in rows]),
+            array("f", [row.presence_penalty for row in rows]),
+            array("f", [row.frequency_penalty for row in rows]),
             offsets,
-            np.concatenate([ids for ids, _ in penalised], dtype=np.int32),
-            np.concatenate([counts for _, counts in penalised], dtype=np.int32),
-            np.array(
-                [-1 if row.num_logprobs is None else row.num_logprobs for row in rows], np.int32
-            ),
+            ids,
+            counts,
+            array("i", [-1 if row.num_logprobs is None else row.num_logprobs for row in rows]),
             self._token_ids,
             self._logprobs,
             self._top_ids,
             self._top_logprobs,
         )
-        if len(self._arrays[10]) != len(self._arrays[11]):
-            raise ValueError("every penalised token needs a count")
+        self._logits = logits
         self.raw = RawSampling(
             count,
             logits.shape[1],
             logits.strides[0] // 4,
-            *(array.ctypes.data for array in self._arrays),
+            logits.ctypes.data,
+            *(each.buffer_info()[0] for each in self._arrays),
         )
 
     def chosen(self) -> list[ChosenToken | None]:
@@ -127,14 +134,11 @@ class SamplingCall:
         return [self._chosen_in(index, row) for index, row in enumerate(self._rows)]
 
     def _chosen_in(self, index: int, row: RowSampling) -> ChosenToken | None:
-        token_id = int(self._token_ids[index])
+        token_id = self._token_ids[index]
         if token_id < 0:
             return None
         if row.num_logprobs is None:
             return ChosenToken(token_id, None, ())
-        top = zip(
-            self._top_ids[index, : row.num_logprobs].tolist(),
-            self._top_logprobs[index, : row.num_logprobs].tolist(),
-            strict=True,
-        )
-        return ChosenToken(token_id, float(self._logprobs[index]), tuple(top))
+        likeliest = slice(index * MAX_TOP_LOGPROBS, index * MAX_TOP_LOGPROBS + row.num_logprobs)
+        top = zip(self._top_ids[likeliest], self._top_logprobs[likeliest], strict=True)
+        return ChosenToken(token_id, self._logprobs[index], tuple(top))
