@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 from services.inference.backends.sampling import ChosenToken, RowSampling
 from services.inference.engine.sequence import SampledToken, SamplingParams, TokenLogprob
 
+_MAX_TOP_K = 2**31 - 1
+_LEAST = 1e-6
+"""Of a share or a factor: less is 0 in single precision, or takes logits out of its range."""
+
 
 class SequenceSampler:
     """Tells the back end how to choose each next token of one sequence."""
@@ -49,11 +53,11 @@ class SequenceSampler:
         params = self._params
         return RowSampling(
             temperature=params.temperature,
-            top_k=params.top_k or 0,
-            top_p=params.top_p,
+            top_k=min(params.top_k or 0, _MAX_TOP_K),
+            top_p=max(params.top_p, _LEAST),
             min_p=params.min_p,
             draw=draw,
-            repetition_penalty=params.repetition_penalty,
+            repetition_penalty=max(params.repetition_penalty, _LEAST),
             presence_penalty=params.presence_penalty,
             frequency_penalty=params.frequency_penalty,
             penalised=None if self._penalised is None else self._penalised.arrays(),

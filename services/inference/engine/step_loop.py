@@ -5,7 +5,7 @@ Owned by one thread. What has to be told to the outside is collected in an `Outb
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgelora.errors import AdapterNotFoundError, EdgeLoraError, InternalError
 from services.chassis.logs import get_logger
 from services.inference.backends.base import Backend, SequenceChunk
+from services.inference.backends.sampling import ChosenToken, RowSampling
 from services.inference.engine.adapter_loader import AdapterLoader
 from services.inference.engine.adapter_traffic import AdapterTraffic
 from services.inference.engine.effect_check import EffectCheck
@@ -147,10 +148,10 @@ class StepLoop:
         now_s = self._clock()
         generations = [self._generations.of(chunk.sequence) for chunk in chunks]
         rows = [generation.sampler.next_row() for generation in generations]
-        chosen_tokens = self._backend.sample(logits, rows)
+        chosen_tokens = self._choose(logits, rows)
         for chunk, generation, chosen in zip(chunks, generations, chosen_tokens, strict=True):
             if chosen is None:
-                get_logger().error("logits_not_finite", digests=generation.sequence.digests)
+                get_logger().error("row_has_no_token", digests=generation.sequence.digests)
                 self._fail_row(chunk, InternalError("the model's output was not a number"))
                 continue
             reason = generation.accept(chosen, now_s)
@@ -158,6 +159,19 @@ class StepLoop:
             self._send_delta(generation, now_s, is_urgent=reason is not None)
             if reason is not None:
                 self._generations.end(generation, generation.completed(reason, now_s))
+
+    def _choose(
+        self, logits: NDArray[np.float32], rows: Sequence[RowSampling]
+    ) -> list[ChosenToken | None]:
+        """Samples rows together, or each alone when that fails; None for those that fail."""
+        try:
+            return self._backend.sample(logits, rows)
+        except Exception as error:  # noqa: BLE001 - one bad row must not end the others
+            get_logger().error("sampling_failed", error=type(error).__name__, num_rows=len(rows))
+            if len(rows) == 1:
+                return [None]
+            parts = [self._choose(logits[[n]], [row]) for n, row in enumerate(rows)]
+            return [chosen for part in parts for chosen in part]
 
     def _send_delta(self, generation: Generation, now_s: float, *, is_urgent: bool) -> None:
         delta = generation.take_delta(now_s, is_urgent=is_urgent)

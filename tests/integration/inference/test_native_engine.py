@@ -94,6 +94,29 @@ async def test_a_seed_draws_the_same_tokens_alone_and_in_company(model):
             assert [tokens for tokens, _ in answers] == expected
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"top_k": 2**32 - 1},
+        {"top_k": 1},
+        {"top_p": 1e-300},
+        {"min_p": 1e-300},
+        {"min_p": 1.0},
+        {"temperature": 1e-300},
+        {"temperature": 2.0, "top_p": 1 - 2**-53},
+        {"repetition_penalty": 1e-300},
+        {"repetition_penalty": 2.0, "presence_penalty": -2.0, "frequency_penalty": 2.0},
+        {"seed": 2**64 - 1},
+    ],
+)
+async def test_settings_at_their_bounds_are_served_T17(model, settings):
+    sampling = SamplingParams(**({"temperature": 1.0, "seed": 1} | settings))
+    async with native_engine(model) as bench:
+        tokens, _ = await bench.answer(random_tokens(20, 1), {}, 8, sampling=sampling)
+        assert len(tokens) == 8
+        assert bench.engine.status.num_failed_rows == 0
+
+
 async def test_adapters_come_and_go_beside_streams_that_never_notice_Q05_Q08(model):
     anchors = [(random_tokens(20, n), {n: 1.0}, 100) for n in (1, 2)]
     passers = [(random_tokens(20, n), {n: 1.0}, 2) for n in range(3, 9)]

@@ -213,6 +213,26 @@ def test_a_step_that_fails_for_everybody_fails_its_sequences_and_the_engine_live
     bench.assert_at_rest()
 
 
+def test_a_row_that_can_not_be_sampled_fails_alone_F31():
+    bench = StepBench()
+    bad = bench.add([1] * 3, sampling=SamplingParams(temperature=1.0, seed=1, top_k=13))
+    good = bench.add(PROMPT, sampling=SamplingParams(temperature=1.0, seed=1))
+    original = bench.backend.sample
+
+    def refuse(logits, rows):
+        if any(row.top_k == 13 for row in rows):
+            raise ValueError
+        return original(logits, rows)
+
+    bench.backend.sample = refuse
+    bench.run()
+    assert isinstance(bench.end(bad).error, InternalError)
+    assert bench.text(good) == solo_text(
+        PROMPT, (), 6, sampling=SamplingParams(temperature=1.0, seed=1)
+    )
+    bench.assert_at_rest()
+
+
 # Adapters.
 
 
