@@ -74,12 +74,13 @@ class BaseModel:
         if name not in self.files or not path.is_file():
             form = next(form for form, file in FORMS.items() if file == name)
             raise ValueError(
-                f"model {self.name} has no {name}: run `edgelora model prepare --weights {form}`"
+                f"model {self.name} has no {name}: "
+                f"run `edgelora model prepare --weights {form}` on its source"
             )
         if file_digest(path) != self.files[name]:
             raise ValueError(
                 f"{name} of model {self.name} is not what was prepared: "
-                "run `edgelora model prepare --force`"
+                "run `edgelora model prepare --force` on its source"
             )
 
 

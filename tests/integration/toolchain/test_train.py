@@ -138,7 +138,7 @@ def test_unprepared_model_missing_data_and_existing_output_are_refused(
     data = tmp_path / "data.jsonl"
     write_conversations(data, CONVERSATIONS)
     options = TrainingOptions(alpha=8)
-    with pytest.raises(ToolchainError, match="is not prepared: run `edgelora model prepare`"):
+    with pytest.raises(ToolchainError, match="is not prepared: run `edgelora model prepare"):
         train(job(tmp_path / "nowhere", data), options, tmp_path / "out")
     with pytest.raises(ToolchainError, match="not found"):
         train(job(tiny, tmp_path / "missing.jsonl"), options, tmp_path / "out")
