@@ -4,6 +4,9 @@
 #   make run ARGS=--once     the same, and stop after the table
 #   make test                lint and every test
 #   make native              build the native core again
+#   make bench-peers         environments for the engines the benchmarks compare with
+#   make bench-results       every benchmark into bench/results, then the page (an hour, idle machine)
+#   make bench-page          bench/RESULTS.md and its pictures from bench/results
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter; EDGELORA_HOME=... the place for models,
 # adapters and keys; PIP_INDEX_URL and PIP_EXTRA_INDEX_URL are pip's own settings.
@@ -22,6 +25,7 @@ native := $(shell find services/inference/native -type f ! -name '*.pyc')
 weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 
 .DELETE_ON_ERROR:
+.PHONY: bench-peers bench-results bench-page
 .PHONY: help run test setup native lint format protos demo-adapters compose-check clean distclean
 
 help:
@@ -57,13 +61,33 @@ demo-adapters: $(VENV)/.ready-train $(weights)
 compose-check: $(VENV)/.ready-dev
 	@$(bin)/pytest tests/integration/compose
 
+# PEERS='llama.cpp vllm' makes only some.
+bench-peers: $(VENV)/.ready-dev
+	@PYTHON='$(PYTHON)' bench/peers/build.sh .peers $(PEERS)
+
+# BENCHES='engine serve' measures only some. engine-360m is `edgelora bench engine --shape 360m`.
+BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token end-to-end serve scale
+
+bench-results: $(VENV)/.ready-dev
+	@mkdir -p bench/results
+	@set -e; for name in $(BENCHES); do \
+		case $$name in engine-*) arguments="engine --shape $${name#engine-}" ;; *) arguments=$$name ;; esac; \
+		echo "bench: $$name"; \
+		$(bin)/edgelora bench $$arguments --json >bench/results/$$name.part; \
+		mv bench/results/$$name.part bench/results/$$name.json; \
+	done
+	@$(MAKE) --no-print-directory bench-page
+
+bench-page: $(VENV)/.ready-dev
+	@$(bin)/python -m bench.page
+
 clean:
 	@rm -rf build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find edgelora services bench tests protos -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment and everything that was prepared, the adapters and keys of EDGELORA_HOME included.
 distclean: clean
-	@rm -rf $(VENV) $(EDGELORA_HOME)
+	@rm -rf $(VENV) $(EDGELORA_HOME) .peers
 
 # One stamp for each extra of pyproject.toml.
 $(VENV)/.ready-%: pyproject.toml scripts/setup.sh $(native)

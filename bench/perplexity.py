@@ -112,7 +112,7 @@ def _measure(
             process.ask(
                 "load",
                 threads=options.num_threads,
-                max_streams=8,
+                max_streams=contender.windows_at_once,
                 max_tokens=WINDOW_TOKENS + 1,
                 adapters=[],
                 **files.arguments(contender),

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 _MAX_COLUMNS = 7
-_RAW = "runs"
+RAW = "runs"
 """Figures of single rounds: for JSON only."""
 
 
@@ -22,50 +22,59 @@ def print_report(document: dict[str, Any], console: Console) -> None:
     )
     figures = Table("figure", "value", show_edge=False)
     for name, value in document["results"].items():
-        if _is_table(value) or name == _RAW:
+        if is_table(value) or name == RAW:
             continue
-        for row_name, row_value in _flatten(name, value):
-            figures.add_row(row_name, _text(row_value))
+        for row_name, row_value in flatten(name, value):
+            figures.add_row(row_name, text(row_value))
     if figures.row_count:
         console.print(figures)
     for name, value in document["results"].items():
-        if _is_table(value):
+        if is_table(value):
             console.print(_table(name, value))
     targets = Table("target", "wanted", "measured", "", show_edge=False)
     for target in document["targets"]:
         verdict = "[green]holds[/green]" if target["ok"] else "[red]missed[/red]"
-        targets.add_row(target["name"], target["target"], _text(target["value"]), verdict)
+        targets.add_row(target["name"], target["target"], text(target["value"]), verdict)
     if targets.row_count:
         console.print(targets)
 
 
-def _is_table(value: Any) -> bool:
+def is_table(value: Any) -> bool:
+    """Whether a result is a list of flat objects."""
     return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
 
 
-def _table(name: str, rows: list[dict[str, Any]]) -> Table:
-    """A table with a line for each row, or on its side when it would be too wide."""
+def lay_out(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Columns and lines: a line for each row, or on its side when it would be too wide."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     if len(columns) <= _MAX_COLUMNS:
-        lines = [[row.get(column) for column in columns] for row in rows]
-    else:
-        lines = [[column, *(row.get(column) for row in rows)] for column in columns[1:]]
-        columns = [columns[0], *(_text(row.get(columns[0])) for row in rows)]
+        return columns, [[text(row.get(column)) for column in columns] for row in rows]
+    first, *others = columns
+    return (
+        [first, *(text(row.get(first)) for row in rows)],
+        [[column, *(text(row.get(column)) for row in rows)] for column in others],
+    )
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> Table:
+    columns, lines = lay_out(rows)
     table = Table(title=name, title_justify="left", show_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
     for line in lines:
-        table.add_row(*map(_text, line))
+        table.add_row(*line)
     return table
 
 
-def _flatten(name: str, value: Any) -> list[tuple[str, Any]]:
+def flatten(name: str, value: Any) -> list[tuple[str, Any]]:
+    """A result as lines of name and value, objects inside with dotted names."""
     if not isinstance(value, dict):
         return [(name, value)]
-    return [row for key, inner in value.items() for row in _flatten(f"{name}.{key}", inner)]
+    return [row for key, inner in value.items() for row in flatten(f"{name}.{key}", inner)]
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """A figure for a person."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -73,5 +82,5 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {inner}" for key, inner in value.items()) or "none"
     if isinstance(value, list):
-        return ", ".join(_text(inner) for inner in value)
+        return ", ".join(text(inner) for inner in value)
     return str(value)

@@ -12,14 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.engine_streams import read_written_adapter
-from bench.measure import negative_log_likelihood
+from bench.measure import median, negative_log_likelihood
 from bench.peers.child import serve
 from services.chassis.base_model import BaseModel
 from services.inference.backends.base import Backend, BackendLimits, SequenceChunk, SlotWeight
+from services.inference.backends.sampling import RowSampling
+from services.inference.engine.sampler import SequenceSampler
+from services.inference.engine.sequence import SamplingParams
 
 _BLOCK_SIZE = 16
 _STEP_TOKENS = 512
-_WINDOWS_AT_ONCE = 8
+_SAMPLED_PROMPT_TOKENS = 64
+_LOGITS_STD = 3.0
+"""About that of the default model's logits."""
+_GREEDY = RowSampling()
 
 
 class BackendStreams:
@@ -43,6 +49,7 @@ class BackendStreams:
         directory = Path(model_directory)
         model = BaseModel.load(directory)
         weights = [read_written_adapter(Path(path), model) for path in adapters]
+        self._max_streams = max_streams
         self._blocks_each = -(-max_tokens // _BLOCK_SIZE)
         self._backend.load_model(
             directory,
@@ -85,13 +92,34 @@ class BackendStreams:
     def perplexity(self, *, windows: list[list[int]]) -> dict[str, Any]:
         """See bench.peers.child. Windows run side by side, a token of each in a step."""
         nll = 0.0
-        for at in range(0, len(windows), _WINDOWS_AT_ONCE):
-            ids = np.asarray(windows[at : at + _WINDOWS_AT_ONCE], dtype=np.int32)
+        for at in range(0, len(windows), self._max_streams):
+            ids = np.asarray(windows[at : at + self._max_streams], dtype=np.int32)
             base: list[int | None] = [None] * len(ids)
             for position in range(ids.shape[1] - 1):
                 logits = self._forward(ids[:, position : position + 1], position, base)
                 nll += negative_log_likelihood(logits, ids[:, position + 1])
         return {"nll": nll, "tokens": sum(len(window) - 1 for window in windows)}
+
+    def sample(
+        self, *, params: dict[str, Any], rows: int, vocab_size: int, seed: int, repeats: int
+    ) -> dict[str, Any]:
+        """Times the choice of a token for each of `rows` random rows of logits, as the engine does.
+
+        `params` are fields of SamplingParams. Returns {"seconds"}, the median.
+        """
+        draw = np.random.default_rng(seed)
+        logits = draw.normal(0.0, _LOGITS_STD, (rows, vocab_size)).astype(np.float32)
+        prompt = draw.integers(0, vocab_size, _SAMPLED_PROMPT_TOKENS).tolist()
+        samplers = [SequenceSampler(SamplingParams(**params), prompt, None) for _ in range(rows)]
+        taken_s = []
+        for _ in range(repeats):
+            begin = time.perf_counter()
+            chosen = self._backend.sample(logits, [sampler.next_row() for sampler in samplers])
+            for sampler, token in zip(samplers, chosen, strict=True):
+                if token is not None:
+                    sampler.note(token)
+            taken_s.append(time.perf_counter() - begin)
+        return {"seconds": median(taken_s)}
 
     def _prefill(self, prompts: NDArray[np.int32], adapters: list[int | None]) -> NDArray[np.int32]:
         each = max(1, _STEP_TOKENS // len(prompts))
@@ -104,8 +132,8 @@ class BackendStreams:
     ) -> NDArray[np.int32]:
         """Runs [streams, tokens] at a position; returns the likeliest next ids, [streams, 1]."""
         logits = self._forward(ids, position, adapters)
-        chosen: NDArray[np.int32] = logits.argmax(axis=-1).astype(np.int32)[:, None]
-        return chosen
+        chosen = self._backend.sample(logits, [_GREEDY] * len(ids))
+        return np.array([[token.token_id] for token in chosen if token], dtype=np.int32)
 
     def _forward(
         self, ids: NDArray[np.int32], position: int, adapters: list[int | None]

@@ -44,6 +44,8 @@ class Contender:
     adapter_files: str
     """`peft`, `safetensors` or `gguf`; `ours` are those of `peft` and, after them, small ones."""
     environ: Mapping[str, str] = field(default_factory=dict)
+    windows_at_once: int = 8
+    """Windows of text that are predicted side by side for the perplexity."""
 
     @property
     def interpreter(self) -> Path:
@@ -75,6 +77,7 @@ NATIVE = Contender(
     weights="4 bit",
     model="prepared",
     adapter_files="ours",
+    windows_at_once=60,
 )
 ENGINE = Contender(
     name="engine",
@@ -92,6 +95,7 @@ TORCH = Contender(
     weights="float32",
     model="float32",
     adapter_files="peft",
+    windows_at_once=60,
 )
 _CONTENDERS = (
     *(

@@ -75,7 +75,7 @@ def test_a_benchmark_that_cannot_run_is_one_clear_line(add_benchmark, options, c
 
 
 def test_an_unknown_name_lists_the_known_ones(options):
-    with pytest.raises(BenchError, match="engine, first-token"):
+    with pytest.raises(BenchError, match="engine, perplexity"):
         registry.run_benchmark("speed", options)
 
 
