@@ -31,8 +31,11 @@ CONFIG_FILE = "adapter_config.json"
 
 
 def load_tokenizer(model_directory: Path) -> Any:
-    """The tokenizer of a prepared model, as transformers presents it."""
-    return AutoTokenizer.from_pretrained(model_directory, local_files_only=True)
+    """The tokenizer of a prepared model, as transformers presents it; it can always pad."""
+    tokenizer = AutoTokenizer.from_pretrained(model_directory, local_files_only=True)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token  # what is padded carries no loss
+    return tokenizer
 
 
 def load_base(model_directory: Path, dtype: torch.dtype) -> Any:

@@ -19,12 +19,14 @@ import torch
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from edgelora.adapter_format import AdapterWeights
 from edgelora.toolchain.prepare import prepare
 from services.inference.backends.base import Backend, BackendLimits
 from services.inference.backends.native_backend import NativeBackend
 from services.inference.backends.torch_backend import TorchBackend
 from tests.support import tiny_families
-from tests.support.backend_streams import BLOCK_SIZE, Stream, give_blocks, random_tokens
+from tests.support.backend_streams import BLOCK_SIZE, Stream, give_blocks, random_tokens, use
+from tests.support.peft_adapters import ATTENTION, peft_logits, read, save_adapters
 from tests.support.tiny_families import CONTEXT, VOCAB_SIZE, save_directory, save_gguf, tiny_model
 
 PackedFile = pytest.importorskip("tests.support.packed_file").PackedFile
@@ -32,6 +34,8 @@ pytestmark = pytest.mark.integration
 
 TORCH_TOLERANCE = 1e-4
 NATIVE_TOLERANCE = 0.02
+ADAPTER_TOLERANCE = 0.05
+"""The native core also keeps an adapter's factors in 8 bit."""
 PREFILLED = 90
 LIMITS = BackendLimits(num_kv_blocks=8, block_size=BLOCK_SIZE, max_loras=1, max_lora_rank=4)
 
@@ -95,10 +99,15 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
-def logits_of(backend: Backend, directory: Path, prompt: np.ndarray) -> np.ndarray:
+def logits_of(
+    backend: Backend, directory: Path, prompt: np.ndarray, adapter: AdapterWeights | None = None
+) -> np.ndarray:
     """Logits after a prefill and after every token that follows."""
     backend.load_model(directory, LIMITS)
     stream = Stream(prompt)
+    if adapter is not None:
+        backend.load_adapter(0, adapter)
+        stream.adapters = use(0)
     give_blocks([stream], len(prompt))
     pieces = [prompt[:PREFILLED], *np.split(prompt[PREFILLED:], len(prompt) - PREFILLED)]
     return np.concatenate([backend.forward([stream.chunk(piece)]) for piece in pieces])
@@ -127,26 +136,39 @@ def attend_in_halves(module, query, key, value, *arguments, **named):
 AttentionInterface.register("halves", attend_in_halves)
 
 
+@torch.no_grad()
+def add_adapter(model: PreTrainedModel, adapter: AdapterWeights) -> None:
+    for (layer, module), pair in adapter.pairs.items():
+        block = model.model.layers[layer]
+        parent = block.self_attn if module in ATTENTION else block.mlp
+        update = torch.from_numpy(pair.lora_b) @ torch.from_numpy(pair.lora_a)
+        getattr(parent, module).weight += pair.scaling * update
+
+
 def check_torch(directory: Path, model: PreTrainedModel) -> None:
     prompt = random_tokens(CONTEXT, VOCAB_SIZE)
     actual = logits_of(TorchBackend(num_threads=1), directory, prompt)
     assert np.abs(actual - expected_logits(model, prompt)).max() < TORCH_TOLERANCE
 
 
-def check_native(directory: Path, model: PreTrainedModel) -> None:
-    """Puts the packed weights into `model`."""
+def check_native(
+    directory: Path, model: PreTrainedModel, adapter: AdapterWeights | None = None
+) -> None:
+    """Puts the packed weights, and the adapter, into `model`."""
     prompt = random_tokens(CONTEXT, VOCAB_SIZE)
-    actual = logits_of(NativeBackend(num_threads=1), directory, prompt)
+    actual = logits_of(NativeBackend(num_threads=1), directory, prompt, adapter)
     assert actual.shape == (CONTEXT - PREFILLED + 1, VOCAB_SIZE)
     weights = PackedFile.read(directory / "model.edgelora").weights(VOCAB_SIZE)
     model.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in weights.items()})
+    if adapter is not None:
+        add_adapter(model, adapter)
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):
             module.register_forward_pre_hook(round_inputs)
     model.set_attn_implementation("halves")
     expected = expected_logits(model, prompt)
     errors = np.linalg.norm(actual - expected, axis=1) / np.linalg.norm(expected, axis=1)
-    assert errors.mean() < NATIVE_TOLERANCE
+    assert errors.mean() < (NATIVE_TOLERANCE if adapter is None else ADAPTER_TOLERANCE)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -172,6 +194,23 @@ def test_gguf_file_gives_the_weights_of_the_directory(name: str, tmp_path: Path)
     assert from_gguf.targets == from_directory.targets
     assert from_gguf.digest != from_directory.digest
     check_torch(tmp_path / "models/gguf", model)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
+def test_adapter_of_every_family_equals_peft(family: str, tmp_path: Path):
+    model = tiny_model(family)
+    save_directory(model, tmp_path / "source")
+    description = prepare(tmp_path / "source", tmp_path, "m", weights="both")
+    directory = tmp_path / "models/m"
+    (path,) = save_adapters(directory, tmp_path, [{"r": 4, "lora_alpha": 8}])
+    adapter = read(path, description)
+    prompt = random_tokens(CONTEXT, VOCAB_SIZE)
+    expected = peft_logits(directory, path, prompt)[PREFILLED - 1 :]
+    base = expected_logits(model, prompt)
+    assert np.linalg.norm(expected - base) > 5 * ADAPTER_TOLERANCE * np.linalg.norm(expected)
+    actual = logits_of(TorchBackend(num_threads=1), directory, prompt, adapter)
+    assert np.abs(actual - expected).max() < TORCH_TOLERANCE
+    check_native(directory, model, adapter)
 
 
 def test_gguf_file_with_frequency_factors_serves_llama_3_1(tmp_path: Path):

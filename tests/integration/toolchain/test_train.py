@@ -23,6 +23,7 @@ from edgelora.toolchain.prepare import prepare
 from edgelora.toolchain.train import TrainingJob, train
 from edgelora.toolchain.training_options import TrainingOptions
 from tests.support.prepared_model import prepared_model
+from tests.support.tiny_families import save_directory, tiny_model
 from tests.support.tiny_llama import save_tiny_llama
 
 pytestmark = [
@@ -175,6 +176,19 @@ def test_chosen_modules_rank_and_scaling_reach_the_files(
     assert sum(tensor.numel() for tensor in weights.values()) == report.adapter.parameters
     assert report.held_out_loss == {}
     assert report.data.data_share is None
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])
+def test_every_family_is_trained(tmp_path: Path, family: str) -> None:
+    save_directory(tiny_model(family), tmp_path / "source")
+    prepare(tmp_path / "source", tmp_path, "m", weights="float32")
+    data = tmp_path / "data.jsonl"
+    write_conversations(
+        data, [[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]]
+    )
+    options = TrainingOptions(r=2, alpha=8, epochs=3, learning_rate=1e-2, threads=1)
+    report = train(job(tmp_path / "models" / "m", data, test_file=data), options, tmp_path / "out")
+    assert report.held_out_loss["adapter"] < report.held_out_loss["base"]
 
 
 def test_same_seed_gives_the_same_weights(tiny: Path, tmp_path: Path) -> None:
