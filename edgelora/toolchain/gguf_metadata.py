@@ -72,6 +72,8 @@ class GgufMetadata:
         self, context: int, rope_factors: list[float] | None
     ) -> dict[str, Any] | None:
         kind = self._get("rope.scaling.type", "none")
+        if self._get("rope.scale_linear", 1.0) != 1.0:
+            raise ToolchainError("the file's rope.scale_linear is of old: convert the model again")
         if rope_factors is not None:
             if kind != "none":
                 raise ToolchainError(
@@ -92,6 +94,8 @@ class GgufMetadata:
             raise ToolchainError(
                 f"the file's rope.scaling.type is {kind!r}; supported: none, linear, yarn"
             )
+        if self._real("rope.scaling.attn_factor", 1.0) != 1.0:
+            raise ToolchainError("the file's rope.scaling.attn_factor is not 1: not supported")
         scaling: dict[str, Any] = {"rope_type": kind, "factor": self._real("rope.scaling.factor")}
         if kind == "yarn":
             scaling["original_max_position_embeddings"] = self._count(
