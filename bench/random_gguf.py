@@ -21,10 +21,10 @@ from bench.shapes import DecoderShape
 Bytes = NDArray[np.uint8]
 
 _WEIGHT_STD = 0.02
-_Q4_LEVELS_STD = 4.61
-"""Standard deviation of a uniform whole number of 16."""
+_Q4_LEVELS_STD = 4.2
 _Q6_LEVELS_STD = 18.5
 _Q8_LEVELS_STD = 73.9
+"""Standard deviations of the whole numbers that are drawn."""
 _Q6_SUBSCALE = 16
 _TOKENIZER = "tokenizer."
 
@@ -109,6 +109,10 @@ def _draw(
     blocks = np.frombuffer(draw.bytes(count * block_bytes), dtype=np.uint8).copy()
     blocks = blocks.reshape(count, block_bytes)
     if kind is GGMLQuantizationType.Q4_0:
+        # Values are stored as 0 to 15 for -8 to 7. Without -8 their mean is 0; else the same
+        # direction would grow in every layer and drown all others.
+        blocks[(blocks & 0x0F) == 0] |= 0x08
+        blocks[(blocks & 0xF0) == 0] |= 0x80
         _put_scale(blocks[:, :2], _WEIGHT_STD / _Q4_LEVELS_STD)
     elif kind is GGMLQuantizationType.Q8_0:
         _put_scale(blocks[:, :2], _WEIGHT_STD / _Q8_LEVELS_STD)
