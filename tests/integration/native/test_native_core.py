@@ -15,14 +15,6 @@ INSTRUCTION_SETS = {
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory) -> Path:
-    tool = native_core.missing_tool()
-    if tool is not None:
-        pytest.skip(f"the native core needs {tool} to be built")
-    return native_core.build(tmp_path_factory.mktemp("native"))
-
-
-@pytest.fixture(scope="module")
 def portable(package, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("portable")
     assert native_core.probe(package, folder, "portable") is None

@@ -1,0 +1,159 @@
+"""The Python face of the native core: what it promises beside the numbers."""
+
+import json
+import os
+
+import pytest
+
+from tests.support import native_core
+
+PRELUDE = """
+import json, pathlib, resource, sys
+import numpy as np
+import edgelora_native as n
+sizes = dict(num_kv_blocks=3, max_loras=1, max_lora_rank=4, max_step_tokens=40, num_threads=1)
+path = pathlib.Path(sys.argv[1])
+def factors(a, b, module="q_proj", layer=0, scaling=1.0):
+    return n.AdapterFactors(layer, module, np.full(a, 0.1, np.float32),
+                            np.full(b, 0.1, np.float32), scaling)
+def chunk(tokens, start=0, table=(0,), adapters=()):
+    return n.Chunk(token_ids=np.array(tokens, dtype=np.int32), start_position=start,
+                   block_table=table, adapters=adapters, needs_logits=True)
+def said(call):
+    try:
+        call()
+    except n.NativeError as error:
+        return str(error)
+"""
+
+
+def run(package, model, code):
+    return json.loads(native_core.run_python(package, "-c", PRELUDE + code, model).stdout)
+
+
+@pytest.fixture
+def model(models):
+    return models / "llama.edgelora"
+
+
+def test_rows_are_right_or_refused_while_another_thread_changes_the_slots(package, model):
+    native_core.run_python(package, native_core.ROOT / "tests/support/native_churn.py", model, "40")
+
+
+CASES = {
+    "at least one sequence": "[]",
+    "1 to max_step_tokens": "[chunk([])]",
+    "longer than the model's context": "[chunk([1], start=128, table=[0])]",
+    "block table is too short": "[chunk([1], table=[])]",
+    "block that does not exist": "[chunk([1], table=[3])]",
+    "outside the vocabulary": "[chunk([256])]",
+    "write the same block": "[chunk([1]), chunk([1])]",
+    "no such adapter slot": "[chunk([1], adapters=[(1, 1.0)])]",
+    "holds nothing": "[chunk([1], adapters=[(0, 1.0)])]",
+}
+
+
+@pytest.mark.parametrize("reason", CASES)
+def test_a_batch_that_does_not_fit_is_refused_and_the_engine_goes_on(package, model, reason):
+    code = f"""
+engine = n.Engine(path, n.Limits(**sizes))
+before = engine.forward([chunk([1, 2])])
+text = said(lambda: engine.forward({CASES[reason]}))
+print(json.dumps([text, bool((engine.forward([chunk([1, 2])]) == before).all())]))
+"""
+    text, goes_on = run(package, model, code)
+    assert reason in text
+    assert goes_on
+
+
+def test_the_last_position_of_the_context_and_the_last_block_are_served(package, model):
+    code = """
+engine = n.Engine(path, n.Limits(**sizes | {"num_kv_blocks": 8}))
+for start in (0, 32, 64, 96):
+    logits = engine.forward([chunk([1] * 32, start, range(7, -1, -1))])
+print(json.dumps([bool(np.isfinite(logits).all()),
+                  said(lambda: engine.forward([chunk([1], 128, range(8))]))]))
+"""
+    is_finite, text = run(package, model, code)
+    assert is_finite
+    assert "longer than the model's context" in text
+
+
+def test_factors_of_other_sizes_are_refused(package, model):
+    code = """
+engine = n.Engine(path, n.Limits(**sizes))
+wrong = [
+    factors((4, 32), (128, 4)), factors((4, 64), (64, 4)), factors((4, 64), (128, 3)),
+    factors((4,), (128, 4)), factors((5, 64), (128, 5)), factors((0, 64), (128, 0)),
+    factors((4, 64), (128, 4), layer=2), factors((4, 64), (128, 4), scaling=float("nan")),
+    factors((4, 64), (128, 4), module="k_proj"),
+]
+texts = [said(lambda each=each: engine.load_adapter(0, [each])) for each in wrong]
+texts.append(said(lambda: engine.load_adapter(0, [])))
+engine.load_adapter(0, [factors((4, 64), (128, 4))])
+print(json.dumps(texts))
+"""
+    texts = run(package, model, code)
+    assert len(texts) == 10
+    assert all(texts), texts
+
+
+def test_threads_that_can_not_be_had_are_a_refusal(package, model):
+    code = """
+pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+room = pages * resource.getpagesize() + (64 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (room, room))
+resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, 8 << 20))
+text = said(lambda: n.Engine(path, n.Limits(**sizes | {"num_threads": 256})))
+print(json.dumps([text, said(lambda: n.Engine(path, n.Limits(**sizes)))]))
+"""
+    text, afterwards = run(package, model, code)
+    assert text
+    assert afterwards is None
+
+
+def test_memory_that_can_not_be_had_is_a_refusal(package, model):
+    code = """
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+print(json.dumps([said(lambda: n.Engine(path, n.Limits(**sizes | more))) for more in (
+    {"num_kv_blocks": 1 << 24}, {"max_loras": 4096, "max_lora_rank": 1024},
+)]))
+"""
+    texts = run(package, model, code)
+    assert all(texts), texts
+
+
+def test_a_closed_engine_refuses(package, model):
+    code = """
+engine = n.Engine(path, n.Limits(**sizes))
+engine.close()
+engine.close()
+print(json.dumps([said(lambda: engine.forward([chunk([1])])),
+                  said(lambda: engine.unload_adapter(0)),
+                  said(lambda: engine.load_adapter(0, [factors((4, 64), (128, 4))]))]))
+"""
+    assert run(package, model, code) == ["the engine is closed"] * 3
+
+
+def test_a_file_that_is_changed_in_place_can_not_mislead_an_open_engine(package, model, tmp_path):
+    copy = tmp_path / "copy.edgelora"
+    copy.write_bytes(model.read_bytes())
+    code = """
+engine = n.Engine(path, n.Limits(**sizes))
+before = engine.forward([chunk([1, 2])])
+with path.open("r+b") as file:
+    file.write(b"\\xff" * 1000)
+print(json.dumps([bool((engine.forward([chunk([1, 2])]) == before).all()),
+                  said(lambda: n.Engine(path, n.Limits(**sizes)))]))
+"""
+    is_same, text = run(package, copy, code)
+    assert is_same
+    assert "no packed model file" in text
+
+
+def test_a_pipe_is_refused_and_not_waited_for(package, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "no regular file" in run(
+        package, pipe, "print(json.dumps(said(lambda: n.Engine(path, n.Limits(**sizes)))))"
+    )

@@ -1,0 +1,34 @@
+"""The checking program under the sanitizers of the compiler. EDGELORA_NATIVE_ROWS: how long."""
+
+import os
+
+import pytest
+
+from tests.support import native_core
+
+pytestmark = pytest.mark.timeout(1800)  # compiles
+
+ROWS = os.environ.get("EDGELORA_NATIVE_ROWS", "20")
+RUNS = [
+    ("address", "llama", ""),
+    ("address", "llama", "portable"),
+    ("address", "qwen", ""),
+    ("address", "qwen", "avx2"),
+    ("thread", "llama", ""),
+    ("thread", "qwen", ""),
+]
+
+
+@pytest.mark.parametrize("variant, family, instruction_set", RUNS)
+def test_nothing_is_found(build, models, tmp_path, variant, family, instruction_set):
+    model, output = models / f"{family}.edgelora", tmp_path / "output"
+    directory = build(variant)
+    for words in (("script", output), ("refusals",), ("overflow",), ("churn", ROWS)):
+        name, *more = words
+        more = [str(word) for word in more]
+        reason = native_core.check(directory, name, model, *more, instruction_set=instruction_set)
+        if reason is not None:
+            pytest.skip(reason)
+    plain = tmp_path / "plain"
+    assert native_core.check(build("release"), "script", model, plain) is None
+    assert output.read_bytes() == plain.read_bytes()
