@@ -91,7 +91,8 @@ async def chat(stack, api_key, question, adapters=()):
 
 
 async def test_a_chat_through_the_gateway_is_answered_by_the_model(stack, api_key):
-    assert "Paris" in text_of(await chat(stack, api_key, "What is the capital of France?"))
+    question = "What is the capital of France? Answer in one short sentence."
+    assert "Paris" in text_of(await chat(stack, api_key, question))
 
 
 async def test_an_adapter_is_uploaded_fetched_over_tcp_and_used(stack, api_key, home, tmp_path):
