@@ -4,6 +4,9 @@
 #   make run ARGS=--once     the same, and stop after the table
 #   make test                lint and every test
 #   make native              build the native core again
+#   make native-sanitize     its checks under the address, undefined and thread sanitizers, longer
+#   make native-fuzz         its fuzz targets for FUZZ_SECONDS (600) of processor time
+#   make native-lint         clang-tidy on it
 #   make bench-peers         environments for the engines the benchmarks compare with
 #   make bench-results       every benchmark into bench/results, then the page (an hour, idle machine)
 #   make bench-page          bench/RESULTS.md and its pictures from bench/results
@@ -25,7 +28,7 @@ native := $(shell find services/inference/native -type f ! -name '*.pyc')
 weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 
 .DELETE_ON_ERROR:
-.PHONY: bench-peers bench-results bench-page
+.PHONY: bench-peers bench-results bench-page native-sanitize native-fuzz native-lint
 .PHONY: help run test setup native lint format protos demo-adapters compose-check clean distclean
 
 help:
@@ -42,7 +45,23 @@ setup: $(VENV)/.ready-dev
 native:
 	@PYTHON='$(PYTHON)' scripts/setup.sh '$(VENV)' native
 
-lint: $(VENV)/.ready-dev
+native-sanitize: $(VENV)/.ready-dev
+	@EDGELORA_NATIVE_ROWS=1000 $(bin)/pytest tests/integration/native/test_sanitizers.py
+
+FUZZ_SECONDS ?= 600
+
+native-fuzz: $(VENV)/.ready-dev
+	@EDGELORA_FUZZ_SECONDS='$(FUZZ_SECONDS)' $(bin)/pytest tests/integration/native/test_fuzz.py
+
+native-lint: build/native/lint/.clean
+
+# Checked again when something has changed.
+build/native/lint/.clean: $(native)
+	@cmake -S services/inference/native -B $(@D) -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DEDGELORA_CHECK=ON -DEDGELORA_FUZZ=ON >/dev/null
+	@run-clang-tidy -quiet -j 2 -p $(@D) >$(@D)/report 2>/dev/null || { grep -A3 'error:' $(@D)/report; exit 1; }
+	@touch $@
+
+lint: $(VENV)/.ready-dev $(if $(and $(shell command -v run-clang-tidy),$(shell command -v clang++)),native-lint)
 	@$(bin)/ruff check $(sources)
 	@$(bin)/ruff format --check $(sources)
 	@$(bin)/mypy
