@@ -25,6 +25,7 @@ constexpr int kLayerPhases = 11;
 
 int as_int(uint32_t x) { return static_cast<int>(x); }
 size_t as_size(int x) { return static_cast<size_t>(x); }
+int num_rank_blocks(int rank) { return (rank + kLanes - 1) / kLanes; }
 
 }  // namespace
 
@@ -97,8 +98,8 @@ el_description Engine::describe() const {
 
 void Engine::forward(const el_batch& batch, float* logits) {
   const Step step(batch, shape_, limits_, *slots_, kernels_.query_tile);
-  shrunk_.resize(std::max(shrunk_.size(),
-                          3 * step.entries.size() * as_size(limits_.max_lora_rank)));
+  shrunk_.resize(std::max(shrunk_.size(), 3 * step.entries.size() *
+                                              as_size(num_rank_blocks(limits_.max_lora_rank))));
   const size_t context =
       as_size((step.longest_context + EL_BLOCK_TOKENS - 1) / EL_BLOCK_TOKENS * EL_BLOCK_TOKENS);
   for (Scratch& scratch : scratch_) {
@@ -182,8 +183,12 @@ void Engine::normalise(Team& team, const Step& step, const TensorEntry& weight) 
 // The first factor of all adapters of the step: shrunk = weight * scaling * A x.
 void Engine::shrink_adapters(Team& team, const Step& step, uint32_t layer, const int* modules,
                              int num_modules, Input input) {
-  if (step.entries.empty()) return;
-  const int rank_blocks = (limits_.max_lora_rank + kLanes - 1) / kLanes;
+  int largest_rank = 0;
+  for (const int32_t slot : step.held_slots())
+    for (int m = 0; m < num_modules; m++)
+      largest_rank = std::max(largest_rank, slots_->module(slot, as_int(layer), modules[m]).rank);
+  if (largest_rank == 0) return;
+  const int rank_blocks = num_rank_blocks(largest_rank);
   const int parts = static_cast<int>(step.runs.size());
   team.each(parts * num_modules * rank_blocks, [&](int unit) {
     const int rank_block = unit % rank_blocks;
@@ -192,23 +197,22 @@ void Engine::shrink_adapters(Team& team, const Step& step, uint32_t layer, const
     const LoraModule& module = slots_->module(run.slot, as_int(layer), modules[module_at]);
     const int first_rank = rank_block * kLanes;
     if (first_rank >= module.rank) return;
-    const int count = std::min(kLanes, module.rank - first_rank);
     const QuantisedRows& rows = quantised(input);
     float tile[kShrinkRows * kLanes];
     kernels_.multiply_q8(module.a + as_size(rank_block * rows.groups) * kQ8GroupBytes, rows,
                          run.first_row, run.first_row + run.count, tile, kLanes);
     for (int i = 0; i < run.count; i++) {
       const int e = run.first_entry + i;
-      const float factor = step.entries[as_size(e)].weight * module.scaling;
-      float* out = shrunk(step, module_at, e) + first_rank;
-      for (int j = 0; j < count; j++) out[j] = factor * tile[i * kLanes + j];
+      kernels_.quantise_lora(tile + i * kLanes, std::min(kLanes, module.rank - first_rank),
+                             step.entries[as_size(e)].weight * module.scaling,
+                             shrunk(step, module_at, e) + rank_block);
     }
   });
 }
 
-float* Engine::shrunk(const Step& step, int module_at, int entry) {
+LoraInput* Engine::shrunk(const Step& step, int module_at, int entry) {
   return shrunk_.data() + (as_size(module_at) * step.entries.size() + as_size(entry)) *
-                              as_size(limits_.max_lora_rank);
+                              as_size(num_rank_blocks(limits_.max_lora_rank));
 }
 
 // Asks for the adapters' part of a unit before the base product, which hides the way to memory.
@@ -219,8 +223,9 @@ void Engine::prefetch_adapters(const Step& step, uint32_t layer, int module_id, 
     const int slot = step.entry_slots[as_size(step.row_entries[as_size(i)])];
     const LoraModule& module = slots_->module(slot, as_int(layer), module_id);
     if (module.rank == 0) continue;
-    const uint8_t* from = module.b + as_size(first_block) * module.b_block_bytes();
-    for (size_t at = 0; at < as_size(num_blocks) * module.b_block_bytes(); at += 64)
+    const size_t block_bytes = LoraModule::b_block_bytes(module.rank);
+    const uint8_t* from = module.b + as_size(first_block) * block_bytes;
+    for (size_t at = 0; at < as_size(num_blocks) * block_bytes; at += 64)
       __builtin_prefetch(from + at);
   }
 }
@@ -234,7 +239,7 @@ void Engine::expand_adapters(const Step& step, uint32_t layer, int module_id, in
     const LoraModule& module =
         slots_->module(step.entry_slots[as_size(e)], as_int(layer), module_id);
     if (module.rank == 0) continue;
-    kernels_.expand(module.b + as_size(first_block) * module.b_block_bytes(), num_blocks,
+    kernels_.expand(module.b + as_size(first_block) * LoraModule::b_block_bytes(module.rank), num_blocks,
                     module.rank, shrunk(step, module_at, e), out);
   }
 }

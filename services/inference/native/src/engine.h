@@ -63,7 +63,7 @@ class Engine {
                        int first_block, int num_blocks, float* out);
   void prefetch_adapters(const Step& step, uint32_t layer, int module, int begin, int end,
                          int first_block, int num_blocks) const;
-  float* shrunk(const Step& step, int module_at, int entry);
+  LoraInput* shrunk(const Step& step, int module_at, int entry);
   void multiply(const TensorEntry& entry, int block, const QuantisedRows& rows, int begin, int end,
                 float* out, size_t stride) const;
   void finish_head(const Step& step, uint32_t layer, int head, int row, float* values);
@@ -84,7 +84,7 @@ class Engine {
   size_t kv_bytes_ = 0;
   uint16_t* kv_ = nullptr;
   Activations act_;
-  std::vector<float> shrunk_;  // [module of the phase][entry][max_lora_rank]
+  std::vector<LoraInput> shrunk_;  // [module of the phase][entry][blocks of 16 ranks]
   std::vector<Scratch> scratch_;
   std::unique_ptr<Sampler> sampler_;
 };

@@ -33,6 +33,13 @@ struct QuantisedRows {
   int groups;
 };
 
+// Sixteen values of an adapter's first product, quantised to signed bytes: value = scale * byte.
+struct LoraInput {
+  int8_t values[kLanes];
+  float scale;
+  int32_t sum;  // of the bytes
+};
+
 // Queries of one tile: each belongs to one sequence and reads the first `num_keys` keys.
 struct AttentionTile {
   const float* const* queries;  // [n] pointers to head_size floats, already scaled
@@ -58,9 +65,11 @@ struct Kernels {
                       float* out, size_t out_stride);
   // x * weight / rms(x); returns the mean square, which is not finite when x is not.
   float (*rms_norm)(const float* x, const float* weight, int n, float epsilon, float* out);
-  // y[block][0..16) += sum over j < rank of xa[j] * B[block][j][0..16) for the adapter blocks
-  // described in lora_slots.h.
-  void (*expand)(const uint8_t* blocks, int num_blocks, int rank, const float* xa, float* y);
+  // Quantises factor * x; of the 16 values the first `count` matter.
+  void (*quantise_lora)(const float* x, int count, float factor, LoraInput* out);
+  // y[block][0..16) += B[block] x for the adapter blocks described in lora_slots.h; x holds
+  // ceil(rank / 16) inputs.
+  void (*expand)(const uint8_t* blocks, int num_blocks, int rank, const LoraInput* x, float* y);
   // out = silu(gate) * up over n values (a multiple of 16).
   void (*silu_times)(const float* gate, const float* up, int n, float* out);
   void (*add)(float* x, const float* y, int n);

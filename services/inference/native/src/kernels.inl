@@ -11,6 +11,10 @@ namespace {
 
 using namespace simd;
 
+// Inverse of a quantisation step. Groups that are all but zero become zeros: 127 divided by the
+// smallest numbers would not be finite.
+float inverse_step(float largest) { return largest > 1e-35f ? 127.0f / largest : 0.0f; }
+
 // Bytes cannot tell of values that are not finite: the scale does, and so every product.
 void set_to_nan(const QuantisedRows& rows, size_t group) {
   std::memset(rows.values + group * kGroup, 0, kGroup);
@@ -31,7 +35,7 @@ void quantise(const float* x, int count, const QuantisedRows& rows, int row, int
       continue;
     }
     const float scale = largest / 127.0f;
-    const F32 inverse = splat(largest > 0.0f ? 127.0f / largest : 0.0f);
+    const F32 inverse = splat(inverse_step(largest));
     const I32 qa = round_to_int(mul(a, inverse));
     const I32 qb = round_to_int(mul(b, inverse));
     store_bytes(values + g * kGroup, qa);
@@ -157,15 +161,38 @@ float rms_norm(const float* x, const float* weight, int n, float epsilon, float*
   return mean;
 }
 
-void expand(const uint8_t* blocks, int num_blocks, int rank, const float* xa, float* y) {
-  const size_t block_bytes = 2 * kLanes + static_cast<size_t>(rank) * kLanes;
-  for (int b = 0; b < num_blocks; b++, blocks += block_bytes, y += kLanes) {
-    const auto* values = reinterpret_cast<const int8_t*>(blocks + 2 * kLanes);
-    F32 acc = zero();
-    for (int j = 0; j < rank; j++)
-      acc = fma(to_float(widen_bytes(values + j * kLanes)), splat(xa[j]), acc);
+void quantise_lora(const float* x, int count, float factor, LoraInput* out) {
+  const F32 v = keep_first(mul(load(x), splat(factor)), count, 0.0f);
+  const float largest = largest_magnitude(v, v);
+  if (!std::isfinite(largest)) {
+    *out = {{}, std::numeric_limits<float>::quiet_NaN(), 0};
+    return;
+  }
+  const I32 q = round_to_int(mul(v, splat(inverse_step(largest))));
+  store_bytes(out->values, q);
+  out->scale = largest / 127.0f;
+  out->sum = sum_int(q);
+}
+
+void expand(const uint8_t* blocks, int num_blocks, int rank, const LoraInput* x, float* y) {
+  const int num_parts = (rank + 3) / 4;
+  for (int b = 0; b < num_blocks; b++, y += kLanes) {
     const F32 scale = load_half(reinterpret_cast<const uint16_t*>(blocks));
+    const uint8_t* w = blocks + 2 * kLanes;
+    F32 acc = zero();
+    for (int first = 0; first < num_parts; first += 4) {
+      const LoraInput& in = x[first / 4];
+      I32 even = splat_int(-kByteBias * in.sum);
+      I32 odd = splat_int(0);
+      const int count = num_parts - first < 4 ? num_parts - first : 4;
+      for (int p = 0; p < count; p++, w += 64) {
+        I32& part = p % 2 == 0 ? even : odd;
+        part = dot8(part, load_bytes(w), in.values + 4 * p);
+      }
+      acc = fma(to_float(add_int(even, odd)), splat(in.scale), acc);
+    }
     store(y, fma(acc, scale, load(y)));
+    blocks = w;
   }
 }
 
@@ -347,9 +374,10 @@ void cut(float* weights, int n, float least, float* sums) {
 }
 
 constexpr Kernels table(const char* name) {
-  return Kernels{name,       kQueryTile, quantise,  multiply<Q4>, multiply<Q8>, rms_norm,
-                 expand,     silu_times, add_rows,  attend,        store_halves,
-                 scan,       weigh,      collect,   cut};
+  return Kernels{name,     kQueryTile,    quantise, multiply<Q4>, multiply<Q8>,
+                 rms_norm, quantise_lora, expand,   silu_times,   add_rows,
+                 attend,   store_halves,  scan,     weigh,        collect,
+                 cut};
 }
 
 }  // namespace

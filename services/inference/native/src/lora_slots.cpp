@@ -46,8 +46,8 @@ uint16_t scale_of(const float* x, int count) {
   return float_to_half(largest_magnitude(x, count) / 127.0f);
 }
 
-// Rounds x / scale to the nearest bytes, halves to even.
-void to_bytes(const float* x, int count, uint16_t scale, int8_t* bytes) {
+// Rounds x / scale to the nearest integers, halves to even, and adds 128.
+void to_bytes(const float* x, int count, uint16_t scale, uint8_t* bytes) {
   const float step = half_to_float(scale);
   const float inverse = step > 0.0f ? 1.0f / step : 0.0f;
   // Added to a small number it leaves the nearest integer in the low bits of the sum.
@@ -59,7 +59,7 @@ void to_bytes(const float* x, int count, uint16_t scale, int8_t* bytes) {
     std::memcpy(&value, &shifted, sizeof value);
     value -= kRounderBits;
     value = value < -127 ? -127 : value;
-    bytes[i] = static_cast<int8_t>(value > 127 ? 127 : value);
+    bytes[i] = static_cast<uint8_t>((value > 127 ? 127 : value) + 128);
   }
 }
 
@@ -71,9 +71,8 @@ void write_a_row(const float* x, int in, int row, uint8_t* a) {
   for (int g = 0; g < groups; g++, group += kQ8GroupBytes, x += kGroup) {
     const uint16_t scale = scale_of(x, kGroup);
     std::memcpy(group + 2 * lane, &scale, sizeof scale);
-    int8_t bytes[kGroup];
+    uint8_t bytes[kGroup];
     to_bytes(x, kGroup, scale, bytes);
-    for (int8_t& byte : bytes) byte = static_cast<int8_t>(static_cast<uint8_t>(byte) ^ 128u);
     for (int i = 0; i < kGroup; i += 4)
       std::memcpy(group + 32 + 16 * i + 4 * lane, bytes + i, 4);
   }
@@ -81,16 +80,14 @@ void write_a_row(const float* x, int in, int row, uint8_t* a) {
 
 // Output `o` of B, [rank] values, into its block.
 void write_b_row(const float* x, int rank, int o, uint8_t* b) {
-  uint8_t* block = b + static_cast<size_t>(o / kLanes) * static_cast<size_t>(32 + 16 * rank);
+  uint8_t* block = b + static_cast<size_t>(o / kLanes) * LoraModule::b_block_bytes(rank);
   const int lane = o % kLanes;
   const uint16_t scale = scale_of(x, rank);
   std::memcpy(block + 2 * lane, &scale, sizeof scale);
-  int8_t bytes[kLanes];
-  for (int j = 0; j < rank; j += kLanes) {
-    const int count = rank - j < kLanes ? rank - j : kLanes;
-    to_bytes(x + j, count, scale, bytes);
-    for (int i = 0; i < count; i++)
-      block[32 + 16 * (j + i) + lane] = static_cast<uint8_t>(bytes[i]);
+  for (int j = 0; j < rank; j += 4) {
+    uint8_t four[4] = {128, 128, 128, 128};  // zeros beyond the rank
+    to_bytes(x + j, rank - j < 4 ? rank - j : 4, scale, four);
+    std::memcpy(block + 32 + 16 * j + 4 * lane, four, sizeof four);
   }
 }
 
@@ -127,7 +124,7 @@ size_t LoraSlots::a_bytes(int rank, int in) {
 }
 
 size_t LoraSlots::b_bytes(int rank, int out) {
-  return aligned(static_cast<size_t>(out / kLanes) * static_cast<size_t>(32 + 16 * rank));
+  return aligned(static_cast<size_t>(out / kLanes) * LoraModule::b_block_bytes(rank));
 }
 
 int LoraSlots::in_features(int module) const {

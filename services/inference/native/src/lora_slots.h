@@ -20,10 +20,11 @@ struct LoraModule {
   float scaling = 0.0f;
   // Q8 blocks as in kernels.h: ceil(rank / 16) blocks of `in` inputs; rows beyond the rank are 0.
   const uint8_t* a = nullptr;
-  // out / 16 blocks: half scale[16], one for each output, then bytes [rank][16].
+  // out / 16 blocks: half scale[16], one for each output, then ceil(rank / 4) times 64 bytes; byte
+  // (output, j) of part p belongs to rank 4p + j. value = scale * (byte - 128)
   const uint8_t* b = nullptr;
 
-  size_t b_block_bytes() const { return static_cast<size_t>(32 + 16 * rank); }
+  static size_t b_block_bytes(int rank) { return 32 + (static_cast<size_t>(rank) + 3) / 4 * 64; }
 };
 
 // Loading and unloading may run beside a step: a slot is readable only between the end of `load`

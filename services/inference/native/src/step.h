@@ -59,6 +59,7 @@ struct Step {
   std::vector<QueryTile> tiles;
   int32_t longest_context = 0;
 
+  const std::vector<int32_t>& held_slots() const { return held_; }
   int num_rows() const { return static_cast<int>(rows.size()); }
   int32_t block_of(int32_t chunk, int32_t position) const {
     return batch.block_tables[batch.block_offsets[chunk] + position / EL_BLOCK_TOKENS];
