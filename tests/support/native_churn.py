@@ -83,28 +83,31 @@ def main(model: Path, num_rows: int) -> None:
         except BaseException as error:
             failures.append(error)
 
-    second = threading.Thread(target=guarded_swap)
-    second.start()
     served: Counter[int] = Counter()
     step = 0
-    while not failures and (
-        num_swaps < num_rows or any(served[kind] < num_rows for kind in range(len(adapters)))
-    ):
-        step += 1
-        # Now and then the slots are left alone, or they would be held nearly always.
-        slot = None if step % 3 == 0 else step % SLOTS
-        try:
-            first, other = engine.forward([row(0, None), row(1, slot)])
-        except NativeError as error:
-            assert slot is not None and "holds nothing" in str(error), error
-            continue
-        assert first.tobytes() == base
-        if slot is None:
-            assert other.tobytes() == base
-        else:
-            served[expected.index(other.tobytes())] += 1
-    enough.set()
-    second.join()
+    second = threading.Thread(target=guarded_swap)
+    second.start()
+    try:
+        while not failures and (
+            num_swaps < num_rows or any(served[kind] < num_rows for kind in range(len(adapters)))
+        ):
+            step += 1
+            # Now and then the slots are left alone, or they would be held nearly always.
+            slot = None if step % 3 == 0 else step % SLOTS
+            try:
+                first, other = engine.forward([row(0, None), row(1, slot)])
+            except NativeError as error:
+                assert slot is not None and "holds nothing" in str(error), error
+                continue
+            assert first.tobytes() == base
+            if slot is None:
+                assert other.tobytes() == base
+            else:
+                assert other.tobytes() in expected, "a row has the bits of no adapter"
+                served[expected.index(other.tobytes())] += 1
+    finally:
+        enough.set()
+        second.join()
     assert not failures, failures
 
 

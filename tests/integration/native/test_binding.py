@@ -37,7 +37,9 @@ def model(models):
 
 
 def test_rows_are_right_or_refused_while_another_thread_changes_the_slots(package, model):
-    native_core.run_python(package, native_core.ROOT / "tests/support/native_churn.py", model, "40")
+    native_core.run_python(
+        package, native_core.ROOT / "tests/support/native_churn.py", model, "300"
+    )
 
 
 CASES = {
