@@ -89,11 +89,14 @@ BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token
 
 bench-results: $(VENV)/.ready-dev
 	@mkdir -p bench/results
-	@set -e; for name in $(BENCHES); do \
+	@for name in $(BENCHES); do \
 		case $$name in engine-*) arguments="engine --shape $${name#engine-}" ;; *) arguments=$$name ;; esac; \
 		echo "bench: $$name"; \
-		$(bin)/edgelora bench $$arguments --json >bench/results/$$name.part; \
-		mv bench/results/$$name.part bench/results/$$name.json; \
+		if $(bin)/edgelora bench $$arguments --json >bench/results/$$name.part; then \
+			mv bench/results/$$name.part bench/results/$$name.json; \
+		else \
+			rm -f bench/results/$$name.part; echo "bench: without $$name"; \
+		fi; \
 	done
 	@$(MAKE) --no-print-directory bench-page
 

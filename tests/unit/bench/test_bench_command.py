@@ -1,0 +1,49 @@
+"""`edgelora bench`: what it hands on to a benchmark, and what it refuses."""
+
+import pytest
+from click.testing import CliRunner
+
+from edgelora.cli import bench as command
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    found = []
+
+    def run(name, options, *, as_json):
+        found.append((name, options, as_json))
+        return 0
+
+    monkeypatch.setattr(command, "run_and_print", run)
+    return found
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(command.bench, arguments, standalone_mode=False)
+
+
+def test_all_peers_are_compared_with_unless_some_are_named(asked):
+    invoke("engine")
+    invoke("engine", "--peers", "vllm, torch")
+    invoke("engine", "--peers", "")
+    assert [options.peers for _, options, _ in asked] == [
+        ("llama.cpp", "openvino", "vllm", "peft"),
+        ("vllm", "torch"),
+        (),
+    ]
+
+
+def test_an_unknown_peer_is_refused_with_those_known(asked):
+    done = invoke("engine", "--peers", "vllm,ollama")
+    assert "ollama: use llama.cpp, openvino, vllm, peft, engine, torch" in str(done.exception)
+    assert asked == []
+
+
+def test_shape_and_threads_are_handed_on(asked):
+    invoke("engine", "--shape", "1.7b", "--threads", "4", "--quick", "--json")
+    ((name, options, as_json),) = asked
+    assert (name, options.shape, options.num_threads) == ("engine", "1.7b", 4)
+    assert options.quick
+    assert as_json
+    assert isinstance(invoke("engine", "--shape", "7b").exception, Exception)
+    assert len(asked) == 1
