@@ -1,4 +1,4 @@
-"""What `doctor` finds of the software: Python, torch, Redis, model, disk, ports."""
+"""What `doctor` finds of the software: Python, back ends, Redis, models, disk, ports."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 from edgelora.cli.device_checks import Finding, Level
 from edgelora.local_stack.errors import StackError
@@ -16,6 +17,9 @@ from edgelora.local_stack.redis_binary import find_redis_binary
 from edgelora.local_stack.state_file import load_state
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.prepare import list_models
+from services.chassis.settings import ConfigError
+from services.inference.backends.choice import choose_backend
+from services.inference.backends.native_backend import NativeBackend
 
 MIN_PYTHON = (3, 11)
 _GB = 10**9
@@ -26,9 +30,9 @@ _TORCH_LIMIT_S = 120.0
 def software_findings(layout: StackLayout) -> Iterator[Finding]:
     """Looks at what the stack of a home needs."""
     yield _python()
-    yield _torch()
+    yield from back_ends(NativeBackend.probe(), _torch())
     yield _redis()
-    yield _model(layout)
+    yield _models(layout)
     yield _disk(layout)
     yield _port(layout)
 
@@ -41,7 +45,21 @@ def _python() -> Finding:
     return Finding("Python", Level.OK, version)
 
 
+def back_ends(native_obstacle: str | None, torch: Finding) -> Iterator[Finding]:
+    """Judges both together: one of them has to run."""
+    if native_obstacle is None:
+        yield Finding("native core", Level.OK, "it runs here")
+    elif torch.level is Level.OK:
+        text = f"{native_obstacle}; until then torch serves, several times slower"
+        yield Finding("native core", Level.WARNING, text)
+    else:
+        yield Finding("native core", Level.PROBLEM, native_obstacle)
+    yield torch
+
+
 def _torch() -> Finding:
+    if find_spec("torch") is None:
+        return Finding("torch", Level.UNKNOWN, "not installed: training needs it")
     # In a process of its own: on a processor it was not built for, it dies on import.
     try:
         done = subprocess.run(
@@ -52,16 +70,16 @@ def _torch() -> Finding:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Finding("torch", Level.PROBLEM, f"no answer after {_TORCH_LIMIT_S:.0f} s")
+        return Finding("torch", Level.WARNING, f"no answer after {_TORCH_LIMIT_S:.0f} s")
     if done.returncode < 0:
         return Finding(
             "torch",
-            Level.PROBLEM,
+            Level.WARNING,
             f"dies on import (signal {-done.returncode}): install another build",
         )
     if done.returncode != 0:
         return Finding(
-            "torch", Level.PROBLEM, "cannot be imported: run `pip install 'edgelora[inference]'`"
+            "torch", Level.WARNING, "cannot be imported: run `pip install 'edgelora[torch]'`"
         )
     return Finding("torch", Level.OK, done.stdout.strip())
 
@@ -74,14 +92,17 @@ def _redis() -> Finding:
     return Finding("Redis", Level.OK, f"{binary.version_text} ({binary.path})")
 
 
-def _model(layout: StackLayout) -> Finding:
+def _models(layout: StackLayout) -> Finding:
+    found = []
     try:
-        names = [model.name for model in list_models(layout.home)]
-    except ToolchainError as error:
+        for model in list_models(layout.home):
+            choice = choose_backend("auto", layout.home / "models" / model.name)
+            found.append(f"{model.name} ({choice.name})")
+    except (ToolchainError, ConfigError) as error:
         return Finding("model", Level.PROBLEM, str(error))
-    if not names:
+    if not found:
         return Finding("model", Level.WARNING, "none is prepared: `edgelora up` prepares one")
-    return Finding("model", Level.OK, ", ".join(names))
+    return Finding("model", Level.OK, ", ".join(found))
 
 
 def _disk(layout: StackLayout) -> Finding:

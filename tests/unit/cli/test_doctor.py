@@ -5,8 +5,12 @@ import json
 import pytest
 
 from edgelora.cli import device_checks
-from edgelora.cli.device_checks import Level
+from edgelora.cli.device_checks import Finding, Level
 from edgelora.cli.main import run
+from edgelora.cli.software_checks import back_ends
+from services.inference.backends.native_backend import NativeBackend
+from tests.support.prepared_model import prepared_model
+from tests.support.stand_in_backend import stand_in_model
 
 GB = 10**9
 
@@ -88,9 +92,63 @@ def test_the_command_prints_json_and_its_status_tells_whether_all_is_well(tmp_pa
     status = run(["doctor", "--json", "--home", str(tmp_path)])
     document = json.loads(capsys.readouterr().out)
     names = {finding["name"] for finding in document["findings"]}
-    assert {"cores", "memory", "disk", "Python", "torch", "Redis", "model", "port"} <= names
+    assert {
+        "cores",
+        "memory",
+        "disk",
+        "Python",
+        "native core",
+        "torch",
+        "Redis",
+        "model",
+        "port",
+    } <= names
     assert document["ok"] is (status == 0)
     assert document["ok"] is all(f["level"] != "problem" for f in document["findings"])
+
+
+TORCH = {
+    "runs": Finding("torch", Level.OK, "2.13.0"),
+    "missing": Finding("torch", Level.UNKNOWN, "not installed"),
+    "broken": Finding("torch", Level.WARNING, "dies on import"),
+}
+OBSTACLE = "the native core is not installed: run `make native`"
+
+
+@pytest.mark.parametrize("torch", TORCH.values(), ids=TORCH)
+def test_with_the_native_core_nobody_needs_torch(torch):
+    core, other = back_ends(None, torch)
+    assert core.level is Level.OK
+    assert other == torch
+
+
+def test_torch_may_stand_in_for_the_native_core():
+    core, _ = back_ends(OBSTACLE, TORCH["runs"])
+    assert core.level is Level.WARNING
+    assert OBSTACLE in core.text
+
+
+@pytest.mark.parametrize("torch", ["missing", "broken"])
+def test_without_either_there_is_something_to_change(torch):
+    core, _ = back_ends(OBSTACLE, TORCH[torch])
+    assert core.level is Level.PROBLEM
+    assert OBSTACLE in core.text
+
+
+def test_a_model_is_shown_with_what_computes_it(capsys):
+    assert run(["doctor", "--json", "--home", str(prepared_model().parents[1])]) == 0
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    (model,) = (finding for finding in findings if finding["name"] == "model")
+    expected = "torch" if NativeBackend.probe() else "native"
+    assert f"smollm2-135m-instruct ({expected})" in model["text"]
+
+
+def test_a_model_nobody_can_serve_is_a_problem_with_the_remedy(tmp_path, capsys):
+    folder = tmp_path / "models/stand-in"
+    folder.mkdir(parents=True)
+    stand_in_model().save(folder)
+    assert run(["doctor", "--home", str(tmp_path)]) == 1
+    assert "edgelora model prepare" in capsys.readouterr().out
 
 
 def test_a_machine_without_redis_is_told_what_to_install(tmp_path, capsys, monkeypatch):
