@@ -1,6 +1,6 @@
 """`perplexity`: what each engine's form of the weights costs in quality.
 
-WikiText-2's test text, whose path is in EDGELORA_WIKITEXT, is cut into windows of 512 tokens without
+WikiText-2's test text (its path is in EDGELORA_WIKITEXT) is cut into windows of 512 tokens without
 overlap; every token of a window but the first is predicted from those before it. The same tokens
 for every engine; no adapters.
 """
