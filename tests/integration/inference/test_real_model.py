@@ -2,8 +2,10 @@
 
 import asyncio
 
+import grpc
 import pytest
 
+from edgelora.errors import AdapterRejectedError, InternalError, from_rpc_error
 from services.chassis.base_model import BaseModel
 from services.inference.backends.native_backend import NativeBackend
 from tests.support.adapter_files import AdapterFiles, config_bytes, safetensors_bytes, tensors
@@ -20,13 +22,19 @@ def _native_core():
         pytest.skip(obstacle)
 
 
-def adapter(seed, modules=("q_proj", "v_proj"), scale=0.15):
+def adapter(seed, modules=("q_proj", "v_proj"), scale=0.15, rank=4):
     """A random adapter strong enough to change what the model says."""
     model = BaseModel.load(prepared_model())
     named = tensors(
-        modules, rank=4, seed=seed, targets=model.targets, num_layers=model.num_layers, scale=scale
+        modules,
+        rank=rank,
+        seed=seed,
+        targets=model.targets,
+        num_layers=model.num_layers,
+        scale=scale,
     )
-    return AdapterFiles(config_bytes(target_modules=list(modules)), safetensors_bytes(named))
+    config = config_bytes(r=rank, target_modules=list(modules))
+    return AdapterFiles(config, safetensors_bytes(named))
 
 
 @pytest.fixture
@@ -93,3 +101,46 @@ async def test_an_untrained_adapter_is_refused_by_its_lack_of_effect(bench):
     with pytest.raises(Exception, match="changes nothing"):
         await bench.generate("A list of fruit:", {digest: 1.0})
     assert (await bench.rest()).num_resident_adapters == 0
+
+
+async def test_a_row_that_overflows_ends_alone_with_a_typed_error(bench):
+    # Strength 1, with which the canary runs, keeps the values within half precision; 2 does not.
+    digest = bench.shelf.add(adapter(1, ("v_proj",), scale=15.0))
+    base = await bench.generate("A list of fruit:", max_tokens=30)
+    assert len((await bench.generate("A list of fruit:", {digest: 1.0})).token_ids) == 8
+    beside = asyncio.create_task(bench.generate("A list of fruit:", max_tokens=30))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await bench.generate("A list of fruit:", {digest: 2.0})
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, InternalError)
+    assert "not a number" in error.message
+    assert (await beside).token_ids == base.token_ids
+    await bench.rest()
+
+
+async def test_an_adapter_that_overflows_by_itself_is_refused(bench):
+    digest = bench.shelf.add(adapter(1, ("v_proj",), scale=60.0))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await bench.generate("A list of fruit:", {digest: 1.0})
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, AdapterRejectedError)
+    assert "overflow" in error.message
+
+
+async def test_ranks_up_to_the_limit_are_served():
+    modules = tuple(BaseModel.load(prepared_model()).targets)
+    async with worker_bench(
+        backend=NativeBackend(num_threads=2),
+        model=prepared_model(),
+        MAX_LORA_RANK="64",
+        BLOCK_SIZE="16",
+        KV_CACHE_SIZE="16MiB",
+    ) as bench:
+        digest = bench.shelf.add(adapter(1, modules, 0.05, rank=64))
+        base = await bench.generate("A list of fruit:")
+        adapted = await bench.generate("A list of fruit:", {digest: 1.0})
+        assert adapted.token_ids != base.token_ids
+        higher = bench.shelf.add(adapter(1, ("q_proj",), rank=65))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await bench.generate("A list of fruit:", {higher: 1.0})
+        assert isinstance(from_rpc_error(caught.value), AdapterRejectedError)

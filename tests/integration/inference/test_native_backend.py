@@ -1,0 +1,91 @@
+"""The native back end on its own: the file it maps, what it tells, and what it refuses."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from services.chassis.base_model import NATIVE_FILE, BaseModel, file_digest
+from services.inference.backends.base import BackendLimits, SequenceChunk
+from services.inference.backends.native_backend import NativeBackend
+from tests.support.native_engine import write_native_model
+
+pytestmark = pytest.mark.integration
+
+LIMITS = BackendLimits(num_kv_blocks=4, block_size=16, max_loras=1, max_lora_rank=4)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    obstacle = NativeBackend.probe()
+    if obstacle is not None:
+        pytest.skip(obstacle)
+    write_native_model(tmp_path)
+    return tmp_path
+
+
+def loaded(directory, limits=LIMITS):
+    backend = NativeBackend(num_threads=1)
+    backend.load_model(directory, limits)
+    return backend
+
+
+def describe(directory, **changes):
+    """Saves the model's description with changes."""
+    dataclasses.replace(BaseModel.load(directory), **changes).save(directory)
+
+
+def logits(backend):
+    chunk = SequenceChunk(
+        token_ids=np.array([1, 2, 3], dtype=np.int32),
+        start_position=0,
+        block_table=[0],
+        adapters=(),
+        needs_logits=True,
+    )
+    return backend.forward([chunk])
+
+
+def test_columns_that_only_fill_the_packed_vocabulary_are_cut_off(directory):
+    whole = logits(loaded(directory))
+    describe(directory, vocab_size=250)
+    cut = logits(loaded(directory))
+    assert whole.shape == (1, 256)
+    np.testing.assert_array_equal(cut, whole[:, :250])
+
+
+def test_the_bytes_of_a_token_are_those_of_the_cache(directory):
+    backend = loaded(directory)
+    per_token = backend.kv_bytes_per_token(BaseModel.load(directory))
+    tokens = LIMITS.num_kv_blocks * LIMITS.block_size
+    assert backend.telemetry().kv_cache_bytes == tokens * per_token
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"vocab_size": 257}, {"hidden_size": 128}, {"num_layers": 3}, {"max_context_tokens": 129}],
+)
+def test_a_packed_file_of_another_model_is_refused(directory, changes):
+    describe(directory, **changes)
+    with pytest.raises(ValueError, match="is of another model: prepare the model again"):
+        loaded(directory)
+
+
+def test_a_packed_file_that_was_changed_is_refused_before_it_is_mapped(directory):
+    path = directory / NATIVE_FILE
+    path.write_bytes(b"GGUF" + path.read_bytes()[4:])
+    with pytest.raises(ValueError, match="is not what was prepared"):
+        loaded(directory)
+
+
+def test_a_packed_file_whose_digest_is_right_and_content_is_not_is_refused(directory):
+    path = directory / NATIVE_FILE
+    path.write_bytes(path.read_bytes()[:5000])
+    describe(directory, files={NATIVE_FILE: file_digest(path)})
+    with pytest.raises(ValueError, match="prepare the model again"):
+        loaded(directory)
+
+
+def test_blocks_of_another_size_are_refused(directory):
+    with pytest.raises(ValueError, match="block size of 16 tokens"):
+        loaded(directory, dataclasses.replace(LIMITS, block_size=32))
