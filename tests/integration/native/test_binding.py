@@ -81,6 +81,23 @@ print(json.dumps([bool(np.isfinite(logits).all()),
     assert "longer than the model's context" in text
 
 
+def test_an_8_bit_cache_is_half_as_large_and_close(package, model):
+    code = """
+def logits(**more):
+    engine = n.Engine(path, n.Limits(**sizes | {"num_kv_blocks": 8} | more))
+    rows = [engine.forward([chunk([3 * start + 1] * 32, start, range(8))]) for start in (0, 32, 64)]
+    rows.append(engine.forward([chunk([9], 96, range(8))]))
+    return np.concatenate(rows), engine.description.kv_cache_bytes
+half, half_bytes = logits()
+eight, eight_bytes = logits(kv_cache_int8=True)
+error = np.linalg.norm(eight - half, axis=1) / np.linalg.norm(half, axis=1)
+print(json.dumps([error.tolist(), eight_bytes / half_bytes]))
+"""
+    errors, share = run(package, model, code)
+    assert all(0 < error < 0.04 for error in errors), errors
+    assert share == (32 + 4) / (2 * 32)
+
+
 def test_factors_of_other_sizes_are_refused(package, model):
     code = """
 engine = n.Engine(path, n.Limits(**sizes))

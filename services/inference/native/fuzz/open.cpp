@@ -10,7 +10,7 @@ namespace {
 
 using namespace edgelora::check;
 
-constexpr el_limits kLimits{4, 1, 2, 8, 1};
+constexpr el_limits kLimits{4, 1, 2, 8, 1, 0};
 
 }  // namespace
 

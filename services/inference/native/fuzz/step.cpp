@@ -12,7 +12,7 @@ namespace {
 using namespace edgelora::check;
 using edgelora::fuzz::Bytes;
 
-constexpr el_limits kLimits{6, 2, 18, 24, 1};
+constexpr el_limits kLimits{6, 2, 18, 24, 1, 0};
 
 const char* model_path() {
   const char* path = std::getenv("EDGELORA_FUZZ_MODEL");

@@ -19,7 +19,8 @@ typedef struct {
   int32_t max_loras;      // adapter slots
   int32_t max_lora_rank;
   int32_t max_step_tokens;  // most tokens of one step
-  int32_t num_threads;      // 0: one for each physical core
+  int32_t num_threads;      // 1 or more, the calling one among them
+  int32_t kv_cache_int8;    // not 0: keys and values in 8 bits instead of half precision
 } el_limits;
 
 enum { EL_BLOCK_TOKENS = 16 };

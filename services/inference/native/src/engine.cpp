@@ -16,7 +16,8 @@ namespace {
 constexpr int kRowChunk = 32;        // rows whose intermediate results stay in the first cache
 constexpr int kShrinkRows = kMaxRunRows;
 constexpr int kLogitBlocks = 8;      // blocks of 16 vocabulary entries in one unit
-constexpr int kFeedForwardUnit = 32; // outputs of one unit: one quantisation group
+constexpr int kMaxUnitOutputs = 512; // outputs of one unit in all other products
+constexpr int kUnitsPerThread = 4;   // when few rows make units of many outputs
 constexpr int kMaxHeadSize = 512;
 constexpr int kMaxQueryTile = 16;
 // Calls of Team::each outside the layers, and in one layer.
@@ -35,7 +36,8 @@ Engine::Engine(const std::string& path, const el_limits& limits)
       kernels_(choose_kernels()),
       limits_(limits),
       query_size_(as_int(shape_.num_heads * shape_.head_size)),
-      kv_size_(as_int(shape_.num_kv_heads * shape_.head_size)) {
+      is_kv_int8_(limits.kv_cache_int8 != 0),
+      kv_head_bytes_(kv_head_bytes(as_int(shape_.head_size), is_kv_int8_)) {
   require(limits.num_kv_blocks >= 1 && limits.num_kv_blocks <= 1 << 24,
           "num_kv_blocks is out of range");
   require(limits.max_loras >= 0 && limits.max_loras <= 4096, "max_loras is out of range");
@@ -67,19 +69,19 @@ Engine::Engine(const std::string& path, const el_limits& limits)
   }
   scratch_.resize(as_size(limits.num_threads));
   for (Scratch& scratch : scratch_) {
-    scratch.tile.resize(as_size(kRowChunk) * kMaxHeadSize);
-    scratch.gates.resize(as_size(kRowChunk) * kFeedForwardUnit);
+    scratch.tile.resize(as_size(kRowChunk) * kMaxUnitOutputs);
+    scratch.gates.resize(as_size(kRowChunk) * kMaxUnitOutputs);
     scratch.row.resize(std::max(as_size(hidden), as_size(kMaxQueryTile) * shape_.head_size));
   }
   pool_ = std::make_unique<ThreadPool>(limits.num_threads,
                                        kModelPhases + kLayerPhases * as_int(shape_.num_layers));
 
-  kv_bytes_ = as_size(limits.num_kv_blocks) * shape_.num_layers * 2 * as_size(kv_size_) *
-              EL_BLOCK_TOKENS * sizeof(uint16_t);
+  kv_bytes_ = as_size(limits.num_kv_blocks) * shape_.num_layers * 2 * shape_.num_kv_heads *
+              kv_head_bytes_;
   void* mapped =
       ::mmap(nullptr, kv_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw Error("cannot allocate the KV cache: lower its size");
-  kv_ = static_cast<uint16_t*>(mapped);
+  kv_ = static_cast<uint8_t*>(mapped);
 }
 
 Engine::~Engine() { ::munmap(kv_, kv_bytes_); }
@@ -215,21 +217,6 @@ LoraInput* Engine::shrunk(const Step& step, int module_at, int entry) {
                               as_size(num_rank_blocks(limits_.max_lora_rank));
 }
 
-// Asks for the adapters' part of a unit before the base product, which hides the way to memory.
-void Engine::prefetch_adapters(const Step& step, uint32_t layer, int module_id, int begin, int end,
-                               int first_block, int num_blocks) const {
-  for (int32_t i = step.row_entry_offsets[as_size(begin)];
-       i < step.row_entry_offsets[as_size(end)]; i++) {
-    const int slot = step.entry_slots[as_size(step.row_entries[as_size(i)])];
-    const LoraModule& module = slots_->module(slot, as_int(layer), module_id);
-    if (module.rank == 0) continue;
-    const size_t block_bytes = LoraModule::b_block_bytes(module.rank);
-    const uint8_t* from = module.b + as_size(first_block) * block_bytes;
-    for (size_t at = 0; at < as_size(num_blocks) * block_bytes; at += 64)
-      __builtin_prefetch(from + at);
-  }
-}
-
 // Adds B times the shrunk inputs of a row's adapters to `num_blocks` blocks of 16 outputs.
 void Engine::expand_adapters(const Step& step, uint32_t layer, int module_id, int module_at,
                              int row, int first_block, int num_blocks, float* out) {
@@ -270,8 +257,6 @@ void Engine::project_qkv(Team& team, const Step& step, uint32_t layer) {
     const int head = unit - (module_at == 0 ? 0 : num_heads + (module_at - 1) * kv_heads);
     for (int begin = 0; begin < step.num_rows(); begin += kRowChunk) {
       const int end = std::min(begin + kRowChunk, step.num_rows());
-      prefetch_adapters(step, layer, kModules[module_at], begin, end, head * head_blocks,
-                        head_blocks);
       for (int b = 0; b < head_blocks; b++)
         multiply(weights, unit * head_blocks + b, quantised(Input::kHidden), begin, end,
                  tile + b * kLanes, as_size(head_size));
@@ -325,29 +310,44 @@ void Engine::rotate(int row, float* head) const {
   }
 }
 
-uint16_t* Engine::block(uint32_t layer, int32_t index) const {
-  const size_t halves = 2 * as_size(kv_size_) * EL_BLOCK_TOKENS;
-  return kv_ + (layer * as_size(limits_.num_kv_blocks) + as_size(index)) * halves;
+uint8_t* Engine::head_block(uint32_t layer, int32_t index, int kv_head, bool is_value) const {
+  const size_t block = layer * as_size(limits_.num_kv_blocks) + as_size(index);
+  const size_t head = (2 * block + (is_value ? 1 : 0)) * shape_.num_kv_heads + as_size(kv_head);
+  return kv_ + head * kv_head_bytes_;
 }
 
 void Engine::write_key(const Step& step, uint32_t layer, int kv_head, int row, const float* key) {
   const Row& r = step.rows[as_size(row)];
   const int head_size = as_int(shape_.head_size);
+  const int token = r.position % EL_BLOCK_TOKENS;
+  uint8_t* out = head_block(layer, step.block_of(r.chunk, r.position), kv_head, false);
+  if (is_kv_int8_) {
+    int8_t bytes[kMaxHeadSize];
+    const float scale = kernels_.store_int8(key, head_size, bytes);
+    for (int d = 0; d < head_size; d++)
+      out[d * EL_BLOCK_TOKENS + token] = static_cast<uint8_t>(bytes[d]);
+    std::memcpy(out + head_size * EL_BLOCK_TOKENS + token * 4, &scale, sizeof scale);
+    return;
+  }
   uint16_t halves[kMaxHeadSize];
   kernels_.store_half(key, head_size, halves);
-  uint16_t* out = block(layer, step.block_of(r.chunk, r.position)) +
-                  as_size(kv_head * head_size) * EL_BLOCK_TOKENS + r.position % EL_BLOCK_TOKENS;
-  for (int d = 0; d < head_size; d++) out[d * EL_BLOCK_TOKENS] = halves[d];
+  auto* columns = reinterpret_cast<uint16_t*>(out);
+  for (int d = 0; d < head_size; d++) columns[d * EL_BLOCK_TOKENS + token] = halves[d];
 }
 
 void Engine::write_value(const Step& step, uint32_t layer, int kv_head, int row,
                          const float* value) {
   const Row& r = step.rows[as_size(row)];
   const int head_size = as_int(shape_.head_size);
-  uint16_t* out = block(layer, step.block_of(r.chunk, r.position)) +
-                  as_size(kv_size_ + kv_head * head_size) * EL_BLOCK_TOKENS +
-                  as_size(r.position % EL_BLOCK_TOKENS) * as_size(head_size);
-  kernels_.store_half(value, head_size, out);
+  const int token = r.position % EL_BLOCK_TOKENS;
+  uint8_t* out = head_block(layer, step.block_of(r.chunk, r.position), kv_head, true);
+  if (is_kv_int8_) {
+    const float scale = kernels_.store_int8(
+        value, head_size, reinterpret_cast<int8_t*>(out + token * head_size));
+    std::memcpy(out + head_size * EL_BLOCK_TOKENS + token * 4, &scale, sizeof scale);
+    return;
+  }
+  kernels_.store_half(value, head_size, reinterpret_cast<uint16_t*>(out) + token * head_size);
 }
 
 void Engine::attend(Team& team, const Step& step, uint32_t layer) {
@@ -370,16 +370,17 @@ void Engine::attend(Team& team, const Step& step, uint32_t layer) {
       num_keys[i] = step.rows[as_size(row)].position + 1;
       longest = std::max(longest, num_keys[i]);
     }
-    const size_t key_at = as_size(tile.kv_head * head_size) * EL_BLOCK_TOKENS;
-    const size_t value_at = as_size(kv_size_) * EL_BLOCK_TOKENS + key_at;
     for (int32_t p = 0; p < longest; p += EL_BLOCK_TOKENS) {
-      const uint16_t* base = block(layer, step.block_of(tile.chunk, p));
-      scratch.key_blocks[as_size(p / EL_BLOCK_TOKENS)] = base + key_at;
-      scratch.value_blocks[as_size(p / EL_BLOCK_TOKENS)] = base + value_at;
+      const int32_t block = step.block_of(tile.chunk, p);
+      scratch.key_blocks[as_size(p / EL_BLOCK_TOKENS)] =
+          head_block(layer, block, tile.kv_head, false);
+      scratch.value_blocks[as_size(p / EL_BLOCK_TOKENS)] =
+          head_block(layer, block, tile.kv_head, true);
     }
     const size_t stride =
         as_size((longest + EL_BLOCK_TOKENS - 1) / EL_BLOCK_TOKENS * EL_BLOCK_TOKENS);
-    kernels_.attend({queries, outputs, num_keys, tile.count, head_size, scratch.key_blocks.data(),
+    const auto attend_kernel = is_kv_int8_ ? kernels_.attend_int8 : kernels_.attend;
+    attend_kernel({queries, outputs, num_keys, tile.count, head_size, scratch.key_blocks.data(),
                      scratch.value_blocks.data(), scratch.scores.data(), stride});
     for (int i = 0; i < tile.count; i++) {
       const int32_t row = first_row + (tile.first + i) / heads;
@@ -390,22 +391,36 @@ void Engine::attend(Team& team, const Step& step, uint32_t layer) {
   });
 }
 
+// How many of `count` things one unit covers. Few rows make units of many outputs, since what an
+// adapter adds to some outputs is only some cache lines and memory gives those of many outputs
+// sooner; many rows make small ones, so that their weights stay in the first cache.
+int Engine::unit_span(const Step& step, int count, int outputs) const {
+  if (step.num_rows() > kRowChunk) return 1;
+  const int units = kUnitsPerThread * limits_.num_threads;
+  return std::clamp((count + units - 1) / units, 1, kMaxUnitOutputs / outputs);
+}
+
 void Engine::project_add(Team& team, const Step& step, uint32_t layer, LayerTensor tensor,
                          int module, Input input) {
   shrink_adapters(team, step, layer, &module, 1, input);
   const TensorEntry& weights = file_.layer_tensor(layer, tensor);
   const int hidden = as_int(shape_.hidden_size);
-  team.each(hidden / kLanes, [&](int unit) {
-    float tile[kRowChunk * kLanes];
+  const int span = unit_span(step, hidden / kLanes, kLanes);
+  team.each((hidden / kLanes + span - 1) / span, [&](int unit) {
+    float* tile = scratch_[as_size(team.index())].tile.data();
+    const int first = unit * span;
+    const int num_blocks = std::min(span, hidden / kLanes - first);
+    const int width = num_blocks * kLanes;
     for (int begin = 0; begin < step.num_rows(); begin += kRowChunk) {
       const int end = std::min(begin + kRowChunk, step.num_rows());
-      prefetch_adapters(step, layer, module, begin, end, unit, 1);
-      multiply(weights, unit, quantised(input), begin, end, tile, kLanes);
+      for (int b = 0; b < num_blocks; b++)
+        multiply(weights, first + b, quantised(input), begin, end, tile + b * kLanes,
+                 as_size(width));
       for (int row = begin; row < end; row++) {
-        float* out = tile + (row - begin) * kLanes;
-        expand_adapters(step, layer, module, 0, row, unit, 1, out);
-        kernels_.add(act_.hidden.data() + as_size(row) * as_size(hidden) + unit * kLanes, out,
-                     kLanes);
+        float* out = tile + (row - begin) * width;
+        expand_adapters(step, layer, module, 0, row, first, num_blocks, out);
+        kernels_.add(act_.hidden.data() + as_size(row) * as_size(hidden) + first * kLanes, out,
+                     width);
       }
     }
   });
@@ -415,29 +430,32 @@ void Engine::feed_forward(Team& team, const Step& step, uint32_t layer) {
   static constexpr int kModules[] = {EL_GATE, EL_UP};
   shrink_adapters(team, step, layer, kModules, 2, Input::kHidden);
   const TensorEntry& weights = file_.layer_tensor(layer, kGateUp);
-  constexpr int kBlocks = kFeedForwardUnit / kLanes;
-  team.each(as_int(shape_.feed_forward_size) / kFeedForwardUnit, [&](int unit) {
+  constexpr int kBlocks = kGroup / kLanes;  // blocks of one quantisation group
+  const int num_groups = as_int(shape_.feed_forward_size) / kGroup;
+  const int span = unit_span(step, num_groups, kGroup);
+  team.each((num_groups + span - 1) / span, [&](int unit) {
     Scratch& scratch = scratch_[as_size(team.index())];
     float* gates = scratch.gates.data();
     float* ups = scratch.tile.data();
+    const int first = unit * span * kBlocks;
+    const int num_blocks = std::min(span, num_groups - unit * span) * kBlocks;
+    const int width = num_blocks * kLanes;
     for (int begin = 0; begin < step.num_rows(); begin += kRowChunk) {
       const int end = std::min(begin + kRowChunk, step.num_rows());
-      prefetch_adapters(step, layer, EL_GATE, begin, end, unit * kBlocks, kBlocks);
-      prefetch_adapters(step, layer, EL_UP, begin, end, unit * kBlocks, kBlocks);
-      for (int b = 0; b < kBlocks; b++) {
-        const int pair = unit * kBlocks + b;
-        multiply(weights, 2 * pair, quantised(Input::kHidden), begin, end, gates + b * kLanes,
-                 kFeedForwardUnit);
-        multiply(weights, 2 * pair + 1, quantised(Input::kHidden), begin, end, ups + b * kLanes,
-                 kFeedForwardUnit);
+      for (int b = 0; b < num_blocks; b++) {
+        const int pair = 2 * (first + b);
+        multiply(weights, pair, quantised(Input::kHidden), begin, end, gates + b * kLanes,
+                 as_size(width));
+        multiply(weights, pair + 1, quantised(Input::kHidden), begin, end, ups + b * kLanes,
+                 as_size(width));
       }
       for (int row = begin; row < end; row++) {
-        float* gate = gates + (row - begin) * kFeedForwardUnit;
-        float* up = ups + (row - begin) * kFeedForwardUnit;
-        expand_adapters(step, layer, EL_GATE, 0, row, unit * kBlocks, kBlocks, gate);
-        expand_adapters(step, layer, EL_UP, 1, row, unit * kBlocks, kBlocks, up);
-        kernels_.silu_times(gate, up, kFeedForwardUnit, gate);
-        kernels_.quantise(gate, kFeedForwardUnit, quantised(Input::kFeedForward), row, unit);
+        float* gate = gates + (row - begin) * width;
+        float* up = ups + (row - begin) * width;
+        expand_adapters(step, layer, EL_GATE, 0, row, first, num_blocks, gate);
+        expand_adapters(step, layer, EL_UP, 1, row, first, num_blocks, up);
+        kernels_.silu_times(gate, up, width, gate);
+        kernels_.quantise(gate, width, quantised(Input::kFeedForward), row, first / kBlocks);
       }
     }
   });

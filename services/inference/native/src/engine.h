@@ -45,7 +45,7 @@ class Engine {
   // What one thread needs to itself.
   struct Scratch {
     std::vector<float> row, tile, gates, scores;
-    std::vector<const uint16_t*> key_blocks, value_blocks;
+    std::vector<const uint8_t*> key_blocks, value_blocks;
   };
 
   void embed(Team& team, const Step& step);
@@ -61,8 +61,7 @@ class Engine {
                        int num_modules, Input input);
   void expand_adapters(const Step& step, uint32_t layer, int module, int module_at, int row,
                        int first_block, int num_blocks, float* out);
-  void prefetch_adapters(const Step& step, uint32_t layer, int module, int begin, int end,
-                         int first_block, int num_blocks) const;
+  int unit_span(const Step& step, int count, int outputs) const;
   LoraInput* shrunk(const Step& step, int module_at, int entry);
   void multiply(const TensorEntry& entry, int block, const QuantisedRows& rows, int begin, int end,
                 float* out, size_t stride) const;
@@ -71,18 +70,19 @@ class Engine {
   void write_key(const Step& step, uint32_t layer, int kv_head, int row, const float* key);
   void write_value(const Step& step, uint32_t layer, int kv_head, int row, const float* value);
   QuantisedRows& quantised(Input input) { return act_.quantised[static_cast<int>(input)]; }
-  uint16_t* block(uint32_t layer, int32_t index) const;
+  uint8_t* head_block(uint32_t layer, int32_t index, int kv_head, bool is_value) const;
 
   const PackedFile file_;
   const PackedHeader& shape_;
   const Kernels& kernels_;
   const el_limits limits_;
   const int query_size_;
-  const int kv_size_;
+  const bool is_kv_int8_;
+  const size_t kv_head_bytes_;  // keys or values of one head in a block
   std::unique_ptr<LoraSlots> slots_;
   std::unique_ptr<ThreadPool> pool_;
   size_t kv_bytes_ = 0;
-  uint16_t* kv_ = nullptr;
+  uint8_t* kv_ = nullptr;  // [layer][block][keys, values][head]
   Activations act_;
   std::vector<LoraInput> shrunk_;  // [module of the phase][entry][blocks of 16 ranks]
   std::vector<Scratch> scratch_;

@@ -40,6 +40,13 @@ struct LoraInput {
   int32_t sum;  // of the bytes
 };
 
+// The keys, or the values, of one head in a block of 16 tokens: keys as [head_size][16], values as
+// [16][head_size]. In half precision, or as signed bytes followed by one float scale for a token.
+inline size_t kv_head_bytes(int head_size, bool is_int8) {
+  const size_t count = static_cast<size_t>(head_size) * kBlockTokens;
+  return is_int8 ? count + kBlockTokens * sizeof(float) : count * sizeof(uint16_t);
+}
+
 // Queries of one tile: each belongs to one sequence and reads the first `num_keys` keys.
 struct AttentionTile {
   const float* const* queries;  // [n] pointers to head_size floats, already scaled
@@ -47,8 +54,8 @@ struct AttentionTile {
   const int32_t* num_keys;      // [n]
   int n;
   int head_size;
-  const uint16_t* const* key_blocks;    // [blocks] -> [head_size][16]
-  const uint16_t* const* value_blocks;  // [blocks] -> [16][head_size]
+  const uint8_t* const* key_blocks;    // [blocks]
+  const uint8_t* const* value_blocks;  // [blocks]
   float* scores;                        // scratch, [n][score_stride]
   size_t score_stride;
 };
@@ -74,7 +81,10 @@ struct Kernels {
   void (*silu_times)(const float* gate, const float* up, int n, float* out);
   void (*add)(float* x, const float* y, int n);
   void (*attend)(const AttentionTile& tile);
+  void (*attend_int8)(const AttentionTile& tile);
   void (*store_half)(const float* x, int n, uint16_t* out);
+  // Quantises n values (a multiple of 16) to bytes; returns the scale, NaN when one is not finite.
+  float (*store_int8)(const float* x, int n, int8_t* out);
   // For each chunk of a row of logits the largest value of each lane, maxima[chunk][16]; false
   // when a value is not finite.
   bool (*scan)(const float* x, int n, float* maxima);

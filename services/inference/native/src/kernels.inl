@@ -231,18 +231,56 @@ void store_halves(const float* x, int n, uint16_t* out) {
   for (int i = 0; i < n; i += kLanes) store_half(out + i, load(x + i));
 }
 
-template <int N>
-void score_block(const AttentionTile& tile, const uint16_t* keys, int at) {
+float store_int8(const float* x, int n, int8_t* out) {
+  float largest = 0.0f;
+  for (int i = 0; i < n; i += kLanes) {
+    const F32 v = load(x + i);
+    const float own = largest_magnitude(v, v);
+    largest = own <= largest ? largest : own;  // NaN stays
+    if (!std::isfinite(largest)) {
+      std::memset(out, 0, static_cast<size_t>(n));
+      return std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+  const F32 inverse = splat(inverse_step(largest));
+  for (int i = 0; i < n; i += kLanes)
+    store_bytes(out + i, round_to_int(mul(load(x + i), inverse)));
+  return largest / 127.0f;
+}
+
+// How keys and values are kept.
+struct HalfKv {
+  static constexpr bool kIsScaled = false;
+  static constexpr size_t kBytes = 2;
+  static F32 load16(const uint8_t* p) { return load_half(reinterpret_cast<const uint16_t*>(p)); }
+};
+struct Int8Kv {
+  static constexpr bool kIsScaled = true;
+  static constexpr size_t kBytes = 1;
+  static F32 load16(const uint8_t* p) {
+    return to_float(widen_bytes(reinterpret_cast<const int8_t*>(p)));
+  }
+};
+// The scales of a block's tokens stand behind its bytes.
+F32 token_scales(const uint8_t* block, int head_size) {
+  return load(reinterpret_cast<const float*>(block + head_size * kBlockTokens));
+}
+
+template <class Kv, int N>
+void score_block(const AttentionTile& tile, const uint8_t* keys, int at) {
   F32 acc[N];
   for (int q = 0; q < N; q++) acc[q] = zero();
   for (int d = 0; d < tile.head_size; d++) {
-    const F32 k = load_half(keys + d * kBlockTokens);
+    const F32 k = Kv::load16(keys + d * kBlockTokens * Kv::kBytes);
     for (int q = 0; q < N; q++) acc[q] = fma(k, splat(tile.queries[q][d]), acc[q]);
   }
-  for (int q = 0; q < N; q++) store(tile.scores + q * tile.score_stride + at, acc[q]);
+  for (int q = 0; q < N; q++) {
+    if constexpr (Kv::kIsScaled) acc[q] = mul(acc[q], token_scales(keys, tile.head_size));
+    store(tile.scores + q * tile.score_stride + at, acc[q]);
+  }
 }
 
-template <int N>
+template <class Kv, int N>
 void weigh_values(const AttentionTile& tile, int num_blocks, int longest, const float* inverse) {
   constexpr int kWidth = 2 * kLanes;
   for (int d = 0; d < tile.head_size; d += kWidth) {
@@ -250,11 +288,12 @@ void weigh_values(const AttentionTile& tile, int num_blocks, int longest, const 
     F32 high[N];
     for (int q = 0; q < N; q++) low[q] = high[q] = zero();
     for (int b = 0; b < num_blocks; b++) {
-      const uint16_t* values = tile.value_blocks[b] + d;
+      const uint8_t* values = tile.value_blocks[b] + d * Kv::kBytes;
       const int count = longest - b * kBlockTokens;
       for (int t = 0; t < (count < kBlockTokens ? count : kBlockTokens); t++) {
-        const F32 v0 = load_half(values + static_cast<size_t>(t) * tile.head_size);
-        const F32 v1 = load_half(values + static_cast<size_t>(t) * tile.head_size + kLanes);
+        const uint8_t* value = values + static_cast<size_t>(t * tile.head_size) * Kv::kBytes;
+        const F32 v0 = Kv::load16(value);
+        const F32 v1 = Kv::load16(value + kLanes * Kv::kBytes);
         for (int q = 0; q < N; q++) {
           const F32 p = splat(tile.scores[q * tile.score_stride + b * kBlockTokens + t]);
           low[q] = fma(p, v0, low[q]);
@@ -269,12 +308,13 @@ void weigh_values(const AttentionTile& tile, int num_blocks, int longest, const 
   }
 }
 
-template <int N>
+template <class Kv, int N>
 void attend_tile(const AttentionTile& tile) {
   int longest = 0;
   for (int q = 0; q < N; q++) longest = tile.num_keys[q] > longest ? tile.num_keys[q] : longest;
   const int num_blocks = (longest + kBlockTokens - 1) / kBlockTokens;
-  for (int b = 0; b < num_blocks; b++) score_block<N>(tile, tile.key_blocks[b], b * kBlockTokens);
+  for (int b = 0; b < num_blocks; b++) 
+    score_block<Kv, N>(tile, tile.key_blocks[b], b * kBlockTokens);
   float inverse[N];
   for (int q = 0; q < N; q++) {
     float* scores = tile.scores + q * tile.score_stride;
@@ -294,24 +334,32 @@ void attend_tile(const AttentionTile& tile) {
       const int own = tile.num_keys[q] - b * kBlockTokens;
       F32 p = exp(sub(load(scores + b * kBlockTokens), top));
       if (own < kBlockTokens) p = keep_first(p, own > 0 ? own : 0, 0.0f);
-      store(scores + b * kBlockTokens, p);
       total = add(total, p);
+      if constexpr (Kv::kIsScaled) {
+        p = mul(p, token_scales(tile.value_blocks[b], tile.head_size));
+        // The scales of places without a token may be anything.
+        if (own < kBlockTokens) p = keep_first(p, own > 0 ? own : 0, 0.0f);
+      }
+      store(scores + b * kBlockTokens, p);
     }
     inverse[q] = 1.0f / sum(total);
   }
-  weigh_values<N>(tile, num_blocks, longest, inverse);
+  weigh_values<Kv, N>(tile, num_blocks, longest, inverse);
 }
 
-template <int N>
+template <class Kv, int N>
 void attend_some(const AttentionTile& tile) {
   if (tile.n == N) {
-    attend_tile<N>(tile);
+    attend_tile<Kv, N>(tile);
   } else if constexpr (N > 1) {
-    attend_some<N - 1>(tile);
+    attend_some<Kv, N - 1>(tile);
   }
 }
 
-void attend(const AttentionTile& tile) { attend_some<kQueryTile>(tile); }
+template <class Kv>
+void attend(const AttentionTile& tile) {
+  attend_some<Kv, kQueryTile>(tile);
+}
 
 F32 load_first(const float* x, int n, float fill) {
   if (n >= kLanes) return load(x);
@@ -374,9 +422,23 @@ void cut(float* weights, int n, float least, float* sums) {
 }
 
 constexpr Kernels table(const char* name) {
-  return Kernels{name,     kQueryTile,    quantise, multiply<Q4>, multiply<Q8>,
-                 rms_norm, quantise_lora, expand,   silu_times,   add_rows,
-                 attend,   store_halves,  scan,     weigh,        collect,
+  return Kernels{name,
+                 kQueryTile,
+                 quantise,
+                 multiply<Q4>,
+                 multiply<Q8>,
+                 rms_norm,
+                 quantise_lora,
+                 expand,
+                 silu_times,
+                 add_rows,
+                 attend<HalfKv>,
+                 attend<Int8Kv>,
+                 store_halves,
+                 store_int8,
+                 scan,
+                 weigh,
+                 collect,
                  cut};
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kKinds = 3;
 constexpr int kSlots = 2;
-constexpr el_limits kLimits{16, kSlots + 1, 8, 32, 2};
+constexpr el_limits kLimits{16, kSlots + 1, 8, 32, 2, 0};
 constexpr int kNothing = kKinds;
 
 // What the second thread last did to a slot: changes * (kKinds + 1) + the adapter in it.

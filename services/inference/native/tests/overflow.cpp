@@ -7,14 +7,10 @@
 namespace edgelora::check {
 namespace {
 
-constexpr el_limits kLimits{4, 1, 4, 32, 2};
-
-}  // namespace
-
-void run_overflow(const std::string& model) {
+void overflow_with(const std::string& model, int32_t kv_cache_int8) {
   const PackedFile file(model);
   const PackedHeader& shape = file.header();
-  const EnginePointer engine = must_open(model, kLimits);
+  const EnginePointer engine = must_open(model, {4, 1, 4, 32, 2, kv_cache_int8});
   const Chunk plain{{1, 2, 3, 4, 5}, 0, {0}, {}};
   const std::vector<float> expected = must_forward(engine.get(), {plain});
   for (const float logit : expected) expect(std::isfinite(logit), "the logits are finite");
@@ -36,6 +32,12 @@ void run_overflow(const std::string& model) {
       expect(must_forward(engine.get(), {after}) == expected, name + ": its block is as good");
     }
   }
+}
+
+}  // namespace
+
+void run_overflow(const std::string& model) {
+  for (const int32_t kv_cache_int8 : {0, 1}) overflow_with(model, kv_cache_int8);
 }
 
 }  // namespace edgelora::check

@@ -8,7 +8,7 @@
 namespace edgelora::check {
 namespace {
 
-constexpr el_limits kLimits{12, 3, 8, 48, 2};
+constexpr el_limits kLimits{12, 3, 8, 48, 2, 0};
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 

@@ -37,6 +37,7 @@ class _Limits(ctypes.Structure):
         ("max_lora_rank", ctypes.c_int32),
         ("max_step_tokens", ctypes.c_int32),
         ("num_threads", ctypes.c_int32),
+        ("kv_cache_int8", ctypes.c_int32),
     )
 
 
@@ -91,6 +92,8 @@ class Limits:
     max_step_tokens: int
     """Most tokens of one step, prefill and decode together."""
     num_threads: int
+    kv_cache_int8: bool = False
+    """Keys and values in 8 bits, with a scale for each token and head, instead of float16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +203,7 @@ class Engine:
                     limits.max_lora_rank,
                     limits.max_step_tokens,
                     limits.num_threads,
+                    limits.kv_cache_int8,
                 )
             ),
             self._error,
