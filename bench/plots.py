@@ -66,7 +66,7 @@ def draw_distinct_adapters(document: dict[str, Any], target: Path) -> None:
         axes.yaxis.set_minor_formatter(mpl.ticker.NullFormatter())
         axes.minorticks_off()
         axes.set_yticks([50, 100, 200, 500, 1000, 2000])
-        axes.set_xlabel("different adapters among 8 streams (rank 16, all linear modules)")
+        axes.set_xlabel("different adapters among 8 streams")
         axes.set_ylabel("tokens/s, all streams")
         _finish(figure, axes, f"Decoding, {results['model']}", target)
 
