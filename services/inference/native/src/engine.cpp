@@ -17,7 +17,7 @@ constexpr int kRowChunk = 32;        // rows whose intermediate results stay in 
 constexpr int kShrinkRows = kMaxRunRows;
 constexpr int kLogitBlocks = 8;      // blocks of 16 vocabulary entries in one unit
 constexpr int kMaxUnitOutputs = 512; // outputs of one unit in all other products
-constexpr int kUnitsPerThread = 4;   // when few rows make units of many outputs
+constexpr int kUnitsPerThread = 2;   // when few rows make units of many outputs
 constexpr int kMaxHeadSize = 512;
 constexpr int kMaxQueryTile = 16;
 // Calls of Team::each outside the layers, and in one layer.
