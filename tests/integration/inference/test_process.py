@@ -1,13 +1,16 @@
 """Workers as real processes: crashes, restarts, orderly ends."""
 
 import asyncio
+import dataclasses
 import signal
 
 import grpc
 import pytest
 
 from edgelora.errors import InternalError, from_rpc_error
+from edgelora.v1 import inference_service_pb2 as pb
 from edgelora.v1.inference_service_pb2_grpc import InferenceServiceStub
+from services.chassis.base_model import FILE_NAME, FLOAT32_FILE, NATIVE_FILE, BaseModel
 from services.chassis.channel import open_channel
 from services.chassis.sealing import Sealer
 from tests.support.prepared_model import prepared_model
@@ -121,6 +124,29 @@ async def test_an_engine_that_dies_takes_its_process_along_S09(tmp_path):
     assert not any(response.HasField("finished") for response in responses)
     assert await asyncio.to_thread(process.process.wait, 20) == 70
     assert process.log("engine_died")[0]["error"] == "SystemExit"
+
+
+async def test_torch_serves_a_model_without_a_packed_file_and_the_log_says_why(tmp_path):
+    pytest.importorskip("torch")
+    model = tmp_path / "model"
+    model.mkdir()
+    for file in prepared_model().iterdir():
+        if file.name not in (NATIVE_FILE, FILE_NAME):
+            (model / file.name).symlink_to(file)
+    description = BaseModel.load(prepared_model())
+    files = {FLOAT32_FILE: description.files[FLOAT32_FILE]}
+    dataclasses.replace(description, files=files).save(model)
+    process = await asyncio.to_thread(start, tmp_path, model=model)
+    async with open_channel(f"unix:{tmp_path}/worker.sock") as channel:
+        stub = InferenceServiceStub(channel)
+        responses, error = await read_to_end(stub.Generate(request(max_tokens=3)))
+        assert error is None
+        assert responses[-1].finished.usage.num_output_tokens == 3
+        assert (await stub.GetModel(pb.GetModelRequest())).backend == "torch"
+    (chosen,) = process.log("backend_chosen")
+    assert chosen["backend"] == "torch"
+    assert "native can not serve" in chosen["reason"]
+    assert await asyncio.to_thread(process.stop) == 0
 
 
 @pytest.mark.parametrize(
