@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from bench.registry import load_benchmark
-from bench.report import RAW, flatten, is_table, lay_out, text
+from bench.report import RAW, flatten, is_table, lay_out, text, verdict
 
 _ROOT = Path(__file__).resolve().parents[1]
 _RESULTS = Path("bench/results")
@@ -94,7 +94,7 @@ def section(name: str, document: dict[str, Any], remark: str | None) -> str:
     lines += _figures(document["results"])
     if document["targets"]:
         rows = [
-            [one["name"], one["target"], text(one["value"]), "holds" if one["ok"] else "missed"]
+            [one["name"], one["target"], text(one["value"]), verdict(one)]
             for one in document["targets"]
         ]
         lines += [*_table(["target", "wanted", "measured", ""], rows), ""]

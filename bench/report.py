@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 _MAX_COLUMNS = 7
+_COLOURS = {"holds": "green", "missed": "red", "not measured": "yellow"}
 RAW = "runs"
 """Figures of single rounds: for JSON only."""
 
@@ -33,10 +34,18 @@ def print_report(document: dict[str, Any], console: Console) -> None:
             console.print(_table(name, value))
     targets = Table("target", "wanted", "measured", "", show_edge=False)
     for target in document["targets"]:
-        verdict = "[green]holds[/green]" if target["ok"] else "[red]missed[/red]"
-        targets.add_row(target["name"], target["target"], text(target["value"]), verdict)
+        word = verdict(target)
+        styled = f"[{_COLOURS[word]}]{word}[/]"
+        targets.add_row(target["name"], target["target"], text(target["value"]), styled)
     if targets.row_count:
         console.print(targets)
+
+
+def verdict(target: dict[str, Any]) -> str:
+    """Whether a target was reached."""
+    if target["value"] is None:
+        return "not measured"
+    return "holds" if target["ok"] else "missed"
 
 
 def is_table(value: Any) -> bool:

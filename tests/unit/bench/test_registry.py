@@ -43,12 +43,16 @@ def test_one_json_object_and_status_0_though_a_target_is_missed(add_benchmark, o
 def test_without_json_a_table_names_figures_and_verdicts(add_benchmark, options, capsys):
     result = BenchResult(
         results={"speed": 4.0, "rates": [{"rate": 1, "p50": 2.5}, {"rate": 2, "p90": 3.5}]},
-        targets=[Target.at_least("speed", 3.0, 4.0), Target.at_most("delay", 1.0, None)],
+        targets=[
+            Target.at_least("speed", 3.0, 4.0),
+            Target.at_most("delay", 1.0, None),
+            Target.at_least("b", 2, 1),
+        ],
     )
     add_benchmark(lambda options: result)
     assert registry.run_and_print("under-test", options, as_json=False) == 0
     output = capsys.readouterr().out
-    for text in ("speed", "rates", "p50", "p90", "holds", "missed", ">= 3", "<= 1"):
+    for text in ("speed", "rates", "p50", "p90", "holds", "missed", "not measured", ">= 3", "<= 1"):
         assert text in output
 
 
