@@ -24,7 +24,7 @@ export EDGELORA_HOME
 
 bin := $(VENV)/bin
 sources := edgelora services bench tests protos/generate.py
-native := $(shell find services/inference/native -type f ! -name '*.pyc')
+native := $(shell find services/inference/native \( -name '.*' -o -name __pycache__ \) -prune -o -type f -print)
 weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 
 .DELETE_ON_ERROR:

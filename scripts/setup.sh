@@ -56,7 +56,8 @@ has_compiler() {
 
 is_native_current() {
     [ -e "$venv/.ready-native" ] &&
-        [ -z "$(find "$native" -type f ! -name '*.pyc' -newer "$venv/.ready-native")" ]
+        [ -z "$(find "$native" \( -name '.*' -o -name __pycache__ \) -prune -o \
+            -type f -newer "$venv/.ready-native" -print)" ]
 }
 
 build_native() {

@@ -12,6 +12,7 @@ from services.inference.processor_cores import count_physical_cores
 PREFIX = "EDGELORA_INFERENCE_"
 BACKENDS = ("auto", "native", "torch")
 DTYPES = ("float32", "bfloat16")
+KV_CACHE_DTYPES = ("float16", "int8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,8 @@ class InferenceConfig:
     """MAX_NUM_BATCHED_TOKENS: tokens in one step, decode and prefill together, default 512."""
     kv_cache_bytes: int
     """KV_CACHE_SIZE: size of the KV cache, default 512MiB."""
+    kv_cache_dtype: str
+    """KV_CACHE_DTYPE: `float16` or `int8`, of the native back end's KV cache, default float16."""
     block_size: int
     """BLOCK_SIZE: tokens in a KV block, default 16, which the native back end needs."""
     prefix_caching: bool
@@ -91,6 +94,7 @@ class InferenceConfig:
                 "MAX_NUM_BATCHED_TOKENS", max(512, max_num_seqs), low=max_num_seqs, high=65536
             ),
             kv_cache_bytes=settings.size_bytes("KV_CACHE_SIZE", 512 * 2**20),
+            kv_cache_dtype=settings.choice("KV_CACHE_DTYPE", "float16", KV_CACHE_DTYPES),
             block_size=settings.integer("BLOCK_SIZE", 16, low=1, high=1024),
             prefix_caching=settings.boolean("PREFIX_CACHING", True),
             slot_patience_s=settings.duration_s("SLOT_PATIENCE", 2.0),

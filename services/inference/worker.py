@@ -78,7 +78,9 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
         template = ChatTemplate.load(config.model_directory, tokenizer.control_tokens)
     except ValueError as error:
         raise ConfigError(f"{PREFIX}MODEL_DIRECTORY: {error}") from error
-    engine_config = make_engine_config(config, model, tokenizer, backend.kv_bytes_per_token(model))
+    engine_config = make_engine_config(
+        config, model, tokenizer, backend.kv_bytes_per_token(config.model_directory)
+    )
     engine = Engine(backend, engine_config)
     max_sequence_tokens = min(model.max_context_tokens, engine_config.capacity_tokens)
     encoder = PromptEncoder(tokenizer, template, max_sequence_tokens)

@@ -77,8 +77,8 @@ class StandInBackend:
     def probe() -> str | None:
         return None
 
-    def kv_bytes_per_token(self, model: BaseModel) -> int:
-        return kv_features(model) * 4
+    def kv_bytes_per_token(self, directory: Path) -> int:
+        return kv_features(BaseModel.load(directory)) * 4
 
     def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:
         self.limits = limits

@@ -91,8 +91,8 @@ class Backend(Protocol):
         """Returns None when this back end can run on this machine, else the reason why not."""
         ...
 
-    def kv_bytes_per_token(self, model: BaseModel) -> int:
-        """Returns the bytes the keys and values of one token take in all layers."""
+    def kv_bytes_per_token(self, directory: Path) -> int:
+        """Returns the bytes the keys and values of one token of a prepared model take."""
         ...
 
     def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:

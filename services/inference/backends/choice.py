@@ -55,7 +55,11 @@ def make_backend(choice: BackendChoice, config: InferenceConfig) -> Backend:
         if config.block_size != BLOCK_TOKENS:
             raise ConfigError(f"{PREFIX}BLOCK_SIZE must be {BLOCK_TOKENS} with the native back end")
         map_large_blocks()
-        return NativeBackend(num_threads=config.num_threads)
+        return NativeBackend(
+            num_threads=config.num_threads, kv_cache_int8=config.kv_cache_dtype == "int8"
+        )
+    if config.kv_cache_dtype == "int8":
+        raise ConfigError(f"{PREFIX}KV_CACHE_DTYPE: int8 needs the native back end")
     from services.inference.backends.torch_factory import make_torch_backend
 
     return make_torch_backend(num_threads=config.num_threads, dtype=config.dtype)

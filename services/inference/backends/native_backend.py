@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "edgelora_native"
 _HALF_BYTES = 2
+_SCALE_BYTES = 4
 
 
 class NativeBackend:
@@ -37,9 +39,13 @@ class NativeBackend:
     _engine: Engine
     _vocab_size: int
 
-    def __init__(self, *, num_threads: int) -> None:
-        """`num_threads`: threads that compute, the engine's own thread among them."""
+    def __init__(self, *, num_threads: int, kv_cache_int8: bool = False) -> None:
+        """`num_threads`: threads that compute, the engine's own thread among them.
+
+        `kv_cache_int8`: keys and values in 8 bits instead of half precision.
+        """
         self._num_threads = num_threads
+        self._is_kv_int8 = kv_cache_int8
 
     @staticmethod
     def probe() -> str | None:
@@ -54,9 +60,14 @@ class NativeBackend:
             return str(error)
         return None
 
-    def kv_bytes_per_token(self, model: BaseModel) -> int:
-        """See Backend. Keys and values are kept in half precision."""
-        return kv_features(model) * _HALF_BYTES
+    def kv_bytes_per_token(self, directory: Path) -> int:
+        """See Backend. With int8 keys and values of each head have a scale beside their bytes."""
+        model = BaseModel.load(directory)
+        if not self._is_kv_int8:
+            return kv_features(model) * _HALF_BYTES
+        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        num_heads = config.get("num_key_value_heads") or config["num_attention_heads"]
+        return kv_features(model) + model.num_layers * 2 * int(num_heads) * _SCALE_BYTES
 
     def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:
         """See Backend. Also raises ValueError when the packed file is not the one prepared."""
@@ -75,6 +86,7 @@ class NativeBackend:
                     max_lora_rank=limits.max_lora_rank,
                     max_step_tokens=limits.max_step_tokens,
                     num_threads=self._num_threads,
+                    kv_cache_int8=self._is_kv_int8,
                 ),
             )
         except NativeError as error:

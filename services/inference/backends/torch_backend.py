@@ -71,9 +71,9 @@ class TorchBackend:
             return "torch computes wrong products on this machine: use another build of torch"
         return None
 
-    def kv_bytes_per_token(self, model: BaseModel) -> int:
+    def kv_bytes_per_token(self, directory: Path) -> int:
         """See Backend."""
-        return kv_features(model) * self._dtype.itemsize
+        return kv_features(BaseModel.load(directory)) * self._dtype.itemsize
 
     @torch.inference_mode()
     def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:

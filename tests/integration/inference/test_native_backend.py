@@ -24,8 +24,8 @@ def directory(tmp_path):
     return tmp_path
 
 
-def loaded(directory, limits=LIMITS):
-    backend = NativeBackend(num_threads=1)
+def loaded(directory, limits=LIMITS, **settings):
+    backend = NativeBackend(num_threads=1, **settings)
     backend.load_model(directory, limits)
     return backend
 
@@ -54,11 +54,18 @@ def test_columns_that_only_fill_the_packed_vocabulary_are_cut_off(directory):
     np.testing.assert_array_equal(cut, whole[:, :250])
 
 
-def test_the_bytes_of_a_token_are_those_of_the_cache(directory):
-    backend = loaded(directory)
-    per_token = backend.kv_bytes_per_token(BaseModel.load(directory))
+@pytest.mark.parametrize("is_int8", [False, True])
+def test_the_bytes_of_a_token_are_those_of_the_cache(directory, is_int8):
+    (directory / "config.json").write_text('{"num_attention_heads": 4, "num_key_value_heads": 2}')
+    backend = loaded(directory, kv_cache_int8=is_int8)
     tokens = LIMITS.num_kv_blocks * LIMITS.block_size
-    assert backend.telemetry().kv_cache_bytes == tokens * per_token
+    assert backend.telemetry().kv_cache_bytes == tokens * backend.kv_bytes_per_token(directory)
+
+
+def test_an_8_bit_cache_answers_nearly_the_same(directory):
+    exact, rounded = logits(loaded(directory)), logits(loaded(directory, kv_cache_int8=True))
+    error = np.linalg.norm(rounded - exact) / np.linalg.norm(exact)
+    assert 0 < error < 0.05
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ import pytest
 from services.chassis.base_model import FLOAT32_FILE, NATIVE_FILE
 from services.chassis.settings import ConfigError
 from services.inference.backends import choice
-from services.inference.backends.choice import choose_backend
+from services.inference.backends.choice import BackendChoice, choose_backend, make_backend
 from services.inference.backends.native_backend import NativeBackend
+from services.inference.config import InferenceConfig
 from tests.support.stand_in_backend import stand_in_model
+from tests.support.worker_bench import worker_environ
 
 BOTH = (NATIVE_FILE, FLOAT32_FILE)
 
@@ -74,3 +76,15 @@ def test_a_directory_that_was_not_prepared_is_named(tmp_path):
     (tmp_path / "edgelora_model.json").write_text('{"format_version": 1}')
     with pytest.raises(ConfigError, match="model prepare"):
         choose_backend("auto", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [("native", "BLOCK_SIZE", "32"), ("torch", "KV_CACHE_DTYPE", "int8")],
+)
+def test_a_setting_the_back_end_can_not_work_with_is_named(tmp_path, name, setting, value):
+    if name == "native" and NativeBackend.probe() is not None:
+        pytest.skip("the native core is not installed")
+    environ = worker_environ(tmp_path, tmp_path, **{"BLOCK_SIZE": "16", setting: value})
+    with pytest.raises(ConfigError, match=f"^EDGELORA_INFERENCE_{setting}"):
+        make_backend(BackendChoice(name, "a test"), InferenceConfig.from_env(environ))
