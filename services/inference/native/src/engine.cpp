@@ -59,7 +59,7 @@ Engine::Engine(const std::string& path, const el_limits& limits)
   act_.sines.resize(rows * shape_.head_size / 2);
   act_.is_bad.resize(rows);
   for (int i = 0; i < 3; i++) {
-    const size_t groups = rows * as_size(widths[i] / kGroup);
+    const size_t groups = (rows + kRowTile - 1) / kRowTile * kRowTile * as_size(widths[i] / kGroup);
     act_.values[i].resize(groups * kGroup);
     act_.scales[i].resize(groups);
     act_.scaled_sums[i].resize(groups);

@@ -24,13 +24,20 @@ constexpr int kVocabularyChunk = 1024;  // tokens whose largest logits, and weig
 constexpr size_t kQ4GroupBytes = 320;
 constexpr size_t kQ8GroupBytes = 544;
 
-// Quantised activations of one matrix, row-major.
+constexpr int kRowTile = 8;
+// Quantised activations of one matrix. Eight rows lie together, group by group, so that the inner
+// loops find them at fixed distances: [rows / 8][groups][8] of what is listed below.
 struct QuantisedRows {
-  int8_t* values;     // [rows][groups * 32]
-  float* scales;      // [rows][groups]
-  float* scaled_sums; // [rows][groups]: scale times the sum of the group's bytes
-  int32_t* sums;      // [rows][groups]
+  int8_t* values;      // 32 bytes
+  float* scales;
+  float* scaled_sums;  // scale times the sum of the group's bytes
+  int32_t* sums;
   int groups;
+
+  size_t at(int row, int group) const {
+    return (static_cast<size_t>(row / kRowTile) * static_cast<size_t>(groups) +
+            static_cast<size_t>(group)) * kRowTile + static_cast<size_t>(row % kRowTile);
+  }
 };
 
 // Sixteen values of an adapter's first product, quantised to signed bytes: value = scale * byte.

@@ -24,40 +24,39 @@ void set_to_nan(const QuantisedRows& rows, size_t group) {
 }
 
 void quantise(const float* x, int count, const QuantisedRows& rows, int row, int first_group) {
-  const size_t at = static_cast<size_t>(row) * rows.groups + first_group;
-  int8_t* values = rows.values + at * kGroup;
   for (int g = 0; g < count / kGroup; g++) {
+    const size_t at = rows.at(row, first_group + g);
     const F32 a = load(x + g * kGroup);
     const F32 b = load(x + g * kGroup + kLanes);
     const float largest = largest_magnitude(a, b);
     if (!std::isfinite(largest)) {
-      set_to_nan(rows, at + static_cast<size_t>(g));
+      set_to_nan(rows, at);
       continue;
     }
     const float scale = largest / 127.0f;
     const F32 inverse = splat(inverse_step(largest));
     const I32 qa = round_to_int(mul(a, inverse));
     const I32 qb = round_to_int(mul(b, inverse));
-    store_bytes(values + g * kGroup, qa);
-    store_bytes(values + g * kGroup + kLanes, qb);
+    store_bytes(rows.values + at * kGroup, qa);
+    store_bytes(rows.values + at * kGroup + kLanes, qb);
     const int32_t total = sum_int(add_int(qa, qb));
-    rows.scales[at + g] = scale;
-    rows.scaled_sums[at + g] = scale * static_cast<float>(total);
-    rows.sums[at + g] = total;
+    rows.scales[at] = scale;
+    rows.scaled_sums[at] = scale * static_cast<float>(total);
+    rows.sums[at] = total;
   }
 }
 
+// A tile of M rows that lie together. `is_first`: nobody has read the block's weights just before.
 template <int M>
-void tile_q4(const uint8_t* w, const QuantisedRows& rows, int begin, float* out, size_t stride) {
-  const int groups = rows.groups;
-  const size_t row_bytes = static_cast<size_t>(groups) * kGroup;
-  const int8_t* values = rows.values + begin * row_bytes;
-  const float* scales = rows.scales + static_cast<size_t>(begin) * groups;
-  const float* sums = rows.scaled_sums + static_cast<size_t>(begin) * groups;
+void tile_q4(const uint8_t* w, const QuantisedRows& rows, int begin, bool is_first, float* out,
+             size_t stride) {
+  size_t at = rows.at(begin, 0);
   F32 acc[M];
   for (int m = 0; m < M; m++) acc[m] = zero();
-  for (int g = 0; g < groups; g++, w += kQ4GroupBytes) {
-    for (size_t line = 0; line < kQ4GroupBytes; line += 64) prefetch(w + 6 * kQ4GroupBytes + line);
+  for (int g = 0; g < rows.groups; g++, w += kQ4GroupBytes, at += kRowTile) {
+    if (is_first)
+      for (size_t line = 0; line < kQ4GroupBytes; line += 64)
+        prefetch(w + 6 * kQ4GroupBytes + line);
     const F32 scale = load_half(reinterpret_cast<const uint16_t*>(w));
     const F32 minimum = load_half(reinterpret_cast<const uint16_t*>(w) + kLanes);
     Bytes part[8];
@@ -66,16 +65,16 @@ void tile_q4(const uint8_t* w, const QuantisedRows& rows, int begin, float* out,
       part[2 * p] = low_nibbles(packed);
       part[2 * p + 1] = high_nibbles(packed);
     }
-    for (int m = 0; m < M; m++) {
-      const int8_t* x = values + m * row_bytes + g * kGroup;
+    const int8_t* x = rows.values + at * kGroup;
+    for (int m = 0; m < M; m++, x += kGroup) {
       I32 even = splat_int(0);
       I32 odd = splat_int(0);
       for (int p = 0; p < 8; p += 2) {
         even = dot4(even, part[p], x + 4 * p);
         odd = dot4(odd, part[p + 1], x + 4 * p + 4);
       }
-      const float x_scale = scales[static_cast<size_t>(m) * groups + g];
-      const float x_sum = sums[static_cast<size_t>(m) * groups + g];
+      const float x_scale = rows.scales[at + static_cast<size_t>(m)];
+      const float x_sum = rows.scaled_sums[at + static_cast<size_t>(m)];
       acc[m] = fma(to_float(add_int(even, odd)), mul(scale, splat(x_scale)), acc[m]);
       acc[m] = fma(minimum, splat(x_sum), acc[m]);
     }
@@ -84,68 +83,62 @@ void tile_q4(const uint8_t* w, const QuantisedRows& rows, int begin, float* out,
 }
 
 template <int M>
-void tile_q8(const uint8_t* w, const QuantisedRows& rows, int begin, float* out, size_t stride) {
-  const int groups = rows.groups;
-  const size_t row_bytes = static_cast<size_t>(groups) * kGroup;
-  const int8_t* values = rows.values + begin * row_bytes;
-  const float* scales = rows.scales + static_cast<size_t>(begin) * groups;
-  const int32_t* sums = rows.sums + static_cast<size_t>(begin) * groups;
+void tile_q8(const uint8_t* w, const QuantisedRows& rows, int begin, bool is_first, float* out,
+             size_t stride) {
+  size_t at = rows.at(begin, 0);
   F32 acc[M];
   for (int m = 0; m < M; m++) acc[m] = zero();
-  for (int g = 0; g < groups; g++, w += kQ8GroupBytes) {
-    for (size_t line = 0; line < kQ8GroupBytes; line += 64) prefetch(w + 4 * kQ8GroupBytes + line);
+  for (int g = 0; g < rows.groups; g++, w += kQ8GroupBytes, at += kRowTile) {
+    if (is_first)
+      for (size_t line = 0; line < kQ8GroupBytes; line += 64)
+        prefetch(w + 4 * kQ8GroupBytes + line);
     const F32 scale = load_half(reinterpret_cast<const uint16_t*>(w));
     Bytes part[8];
     for (int p = 0; p < 8; p++) part[p] = load_bytes(w + 32 + 64 * p);
-    for (int m = 0; m < M; m++) {
-      const int8_t* x = values + m * row_bytes + g * kGroup;
-      I32 even = splat_int(-kByteBias * sums[static_cast<size_t>(m) * groups + g]);
+    const int8_t* x = rows.values + at * kGroup;
+    for (int m = 0; m < M; m++, x += kGroup) {
+      I32 even = splat_int(-kByteBias * rows.sums[at + static_cast<size_t>(m)]);
       I32 odd = splat_int(0);
       for (int p = 0; p < 8; p += 2) {
         even = dot8(even, part[p], x + 4 * p);
         odd = dot8(odd, part[p + 1], x + 4 * p + 4);
       }
-      const float x_scale = scales[static_cast<size_t>(m) * groups + g];
+      const float x_scale = rows.scales[at + static_cast<size_t>(m)];
       acc[m] = fma(to_float(add_int(even, odd)), mul(scale, splat(x_scale)), acc[m]);
     }
   }
   for (int m = 0; m < M; m++) store(out + m * stride, acc[m]);
 }
 
-template <template <int> class Choose, int M>
-struct Remainder {
-  static void run(const uint8_t* w, const QuantisedRows& rows, int begin, int count, float* out,
-                  size_t stride) {
-    if (count == M) {
-      Choose<M>::run(w, rows, begin, out, stride);
-    } else {
-      Remainder<Choose, M - 1>::run(w, rows, begin, count, out, stride);
-    }
+template <template <int> class Tile, int M>
+void run_tile(const uint8_t* w, const QuantisedRows& rows, int begin, int count, bool is_first,
+              float* out, size_t stride) {
+  if (count == M) {
+    Tile<M>::run(w, rows, begin, is_first, out, stride);
+  } else if constexpr (M > 1) {
+    run_tile<Tile, M - 1>(w, rows, begin, count, is_first, out, stride);
   }
-};
-template <template <int> class Choose>
-struct Remainder<Choose, 0> {
-  static void run(const uint8_t*, const QuantisedRows&, int, int, float*, size_t) {}
-};
+}
 template <int M>
 struct Q4 {
-  static void run(const uint8_t* w, const QuantisedRows& r, int b, float* o, size_t s) {
-    tile_q4<M>(w, r, b, o, s);
-  }
+  static constexpr auto run = tile_q4<M>;
 };
 template <int M>
 struct Q8 {
-  static void run(const uint8_t* w, const QuantisedRows& r, int b, float* o, size_t s) {
-    tile_q8<M>(w, r, b, o, s);
-  }
+  static constexpr auto run = tile_q8<M>;
 };
 
-template <template <int> class Choose>
+template <template <int> class Tile>
 void multiply(const uint8_t* block, const QuantisedRows& rows, int begin, int end, float* out,
               size_t stride) {
-  for (; begin + kTileRows <= end; begin += kTileRows, out += kTileRows * stride)
-    Choose<kTileRows>::run(block, rows, begin, out, stride);
-  Remainder<Choose, kTileRows - 1>::run(block, rows, begin, end - begin, out, stride);
+  static_assert(kRowTile % kTileRows == 0, "a tile's rows lie together");
+  for (int row = begin; row < end;) {
+    const int room = kTileRows - row % kTileRows;
+    const int count = end - row < room ? end - row : room;
+    run_tile<Tile, kTileRows>(block, rows, row, count, row == begin, out, stride);
+    row += count;
+    out += static_cast<size_t>(count) * stride;
+  }
 }
 
 float rms_norm(const float* x, const float* weight, int n, float epsilon, float* out) {

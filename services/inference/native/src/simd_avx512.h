@@ -14,7 +14,7 @@ using I32 = __m512i;
 using Bytes = __m512i;  // 16 rows x 4 unsigned bytes
 
 constexpr int kTileRows = 8;      // activation rows a GEMM tile keeps in registers
-constexpr int kQueryTile = 6;     // attention queries that share one pass over the keys
+constexpr int kQueryTile = 12;     // attention queries that share one pass over the keys
 constexpr int32_t kByteBias = 128;  // dot8 takes bytes + 128
 
 inline F32 zero() { return _mm512_setzero_ps(); }
