@@ -59,8 +59,14 @@ class Contest:
             except PeerError as error:
                 self._drop(one, error)
 
-    def measure(self, case: Case, rounds: int) -> dict[str, list[float]]:
-        """Returns each engine's rounds in tokens a second, A B C A B C."""
+    def measure(
+        self, case: Case, rounds: int, *, with_prompts: bool = False
+    ) -> dict[str, list[float]]:
+        """Returns each engine's rounds in tokens a second, A B C A B C.
+
+        `with_prompts`: all new tokens over the whole time, instead of those after the first tokens
+        over the time from there.
+        """
         self.progress(case.name)
         runs: dict[str, list[float]] = {}
         for number in range(-1, rounds):
@@ -71,7 +77,7 @@ class Contest:
                 try:
                     # The first round warms up.
                     tokens = self.new_tokens if number >= 0 else _WARM_TOKENS
-                    speed = self._speed(one, case, tokens)
+                    speed = self._speed(one, case, tokens, with_prompts)
                 except PeerError as error:
                     self._drop(one, error)
                     continue
@@ -92,7 +98,7 @@ class Contest:
             unstable += plain != again
         return changed > unstable
 
-    def _speed(self, one: Loaded, case: Case, new_tokens: int) -> float:
+    def _speed(self, one: Loaded, case: Case, new_tokens: int, with_prompts: bool) -> float:
         streams = len(case.adapters)
         if case.is_prefill:
             (prompt,) = self._prompts(PREFILL_TOKENS, 1)
@@ -104,6 +110,8 @@ class Contest:
             adapters=list(case.adapters),
             new_tokens=new_tokens,
         )
+        if with_prompts:
+            return streams * (new_tokens + 1) / float(done["total_s"])
         return streams * new_tokens / float(done["decode_s"])
 
     def _drop(self, one: Loaded, error: PeerError) -> None:

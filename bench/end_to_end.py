@@ -1,8 +1,9 @@
 """`end-to-end`: 8 streams with 8 adapters through the gateway and gRPC, beside the engine alone.
 
-Three things decode the same load in turn: a node as clients see it, the whole engine without its
+Three things serve the same load in turn: a node as clients see it, the whole engine without its
 network face, and the native back end alone. Rank 16 on all linear modules, prompts of 64 tokens.
-The client runs on the same cores as the node.
+All new tokens count over the time from sending to the last of them, so the prompts' time is part
+of it for all three. The client runs on the same cores as the node.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ async def _run(options: BenchOptions) -> BenchResult:
             await _round(node, writer, "warm", new_tokens)
             for number in range(rounds):
                 options.progress(f"round {number + 1} of {rounds}")
-                for name, found in (await asyncio.to_thread(alone.measure, case, 1)).items():
+                for name, found in (
+                    await asyncio.to_thread(alone.measure, case, 1, with_prompts=True)
+                ).items():
                     runs.setdefault(name, []).extend(found)
                 records = await _round(node, writer, f"{options.seed} {number}", new_tokens)
                 runs.setdefault(_NODE, []).append(_speed(records))
@@ -124,7 +127,7 @@ async def _round(
 
 
 def _speed(records: Sequence[RequestRecord]) -> float:
-    """Tokens after each stream's first over the time from the first token of all to the end."""
-    first_s = min(one.first_token_s for one in records if one.first_token_s is not None)
+    """New tokens of all streams over the time from sending the first to the end of the last."""
+    begin_s = min(one.sent_s for one in records)
     end_s = max(one.finished_s for one in records if one.finished_s is not None)
-    return sum(one.num_output_tokens - 1 for one in records) / (end_s - first_s)
+    return sum(one.num_output_tokens for one in records) / (end_s - begin_s)
