@@ -81,6 +81,51 @@ print(json.dumps([bool(np.isfinite(logits).all()),
     assert "longer than the model's context" in text
 
 
+def test_the_slots_of_two_adapters_change_no_bit(package, model):
+    code = """
+def random_factors(seed):
+    draw = np.random.default_rng(seed)
+    return [n.AdapterFactors(layer, "q_proj", draw.normal(0, 0.3, (4, 64)).astype(np.float32),
+                             draw.normal(0, 0.3, (128, 4)).astype(np.float32), 1.0)
+            for layer in (0, 1)]
+def logits(first, second):
+    engine = n.Engine(path, n.Limits(**sizes | {"max_loras": 5}))
+    engine.load_adapter(first, random_factors(1))
+    engine.load_adapter(second, random_factors(2))
+    pairs = [(first, 1.0), (second, 0.7)]
+    return engine.forward([chunk(range(20, 40), 0, (0, 1), pairs)])
+placed = [logits(0, 1), logits(1, 0), logits(4, 2)]
+print(json.dumps([bool((placed[0] == other).all()) for other in placed[1:]]))
+"""
+    assert run(package, model, code) == [True, True]
+
+
+def test_a_later_token_that_overflows_spoils_no_earlier_one(package, model):
+    code = """
+prefix = list(range(30, 46))
+draw = np.random.default_rng(3)
+a, b = draw.normal(0, 1, (1, 64)).astype(np.float32), np.full((64, 1), 100.0, np.float32)
+found = None
+for scaling in np.geomspace(10, 1e4, 40):
+    engine = n.Engine(path, n.Limits(**sizes))
+    engine.load_adapter(0, [n.AdapterFactors(0, "v_proj", a, b, float(scaling))])
+    alone = engine.forward([chunk([*prefix, 7], 0, (0, 1), [(0, 1.0)])])
+    if not np.isfinite(alone).all():
+        break
+    for token in range(256):
+        late = engine.forward([chunk([*prefix, token, token], 0, (0, 1), [(0, 1.0)])])
+        if not np.isfinite(late).all():
+            # The prefix's block again, with what was written in the overflowing company.
+            hit = engine.forward([chunk([7], 16, (0, 2), [(0, 1.0)])])
+            found = bool((hit == alone).all())
+            break
+    if found is not None:
+        break
+print(json.dumps(found))
+"""
+    assert run(package, model, code) is True
+
+
 def test_an_8_bit_cache_is_half_as_large_and_close(package, model):
     code = """
 def logits(**more):

@@ -182,17 +182,18 @@ void Engine::normalise(Team& team, const Step& step, const TensorEntry& weight) 
   });
 }
 
-// The first factor of all adapters of the step: shrunk = weight * scaling * A x.
-void Engine::shrink_adapters(Team& team, const Step& step, uint32_t layer, const int* modules,
+// The first factor of all adapters of the step: shrunk = weight * scaling * A x. Base products go
+// on beside it; only what expands the results has to wait.
+Engine::Team::Pending Engine::shrink_adapters(Team& team, const Step& step, uint32_t layer, const int* modules,
                              int num_modules, Input input) {
   int largest_rank = 0;
   for (const int32_t slot : step.held_slots())
     for (int m = 0; m < num_modules; m++)
       largest_rank = std::max(largest_rank, slots_->module(slot, as_int(layer), modules[m]).rank);
-  if (largest_rank == 0) return;
+  if (largest_rank == 0) return {};
   const int rank_blocks = num_rank_blocks(largest_rank);
   const int parts = static_cast<int>(step.runs.size());
-  team.each(parts * num_modules * rank_blocks, [&](int unit) {
+  return team.begin(parts * num_modules * rank_blocks, [&](int unit) {
     const int rank_block = unit % rank_blocks;
     const int module_at = unit / rank_blocks % num_modules;
     const EntryRun& run = step.runs[as_size(unit / rank_blocks / num_modules)];
@@ -245,7 +246,7 @@ void Engine::multiply(const TensorEntry& entry, int block, const QuantisedRows& 
 
 void Engine::project_qkv(Team& team, const Step& step, uint32_t layer) {
   static constexpr int kModules[] = {EL_Q, EL_K, EL_V};
-  shrink_adapters(team, step, layer, kModules, 3, Input::kHidden);
+  const auto first_factors = shrink_adapters(team, step, layer, kModules, 3, Input::kHidden);
   const TensorEntry& weights = file_.layer_tensor(layer, kQkv);
   const int head_size = as_int(shape_.head_size);
   const int head_blocks = head_size / kLanes;
@@ -260,6 +261,7 @@ void Engine::project_qkv(Team& team, const Step& step, uint32_t layer) {
       for (int b = 0; b < head_blocks; b++)
         multiply(weights, unit * head_blocks + b, quantised(Input::kHidden), begin, end,
                  tile + b * kLanes, as_size(head_size));
+      team.wait(first_factors);
       for (int row = begin; row < end; row++) {
         float* values = tile + as_size(row - begin) * as_size(head_size);
         expand_adapters(step, layer, kModules[module_at], module_at, row, head * head_blocks,
@@ -402,7 +404,7 @@ int Engine::unit_span(const Step& step, int count, int outputs) const {
 
 void Engine::project_add(Team& team, const Step& step, uint32_t layer, LayerTensor tensor,
                          int module, Input input) {
-  shrink_adapters(team, step, layer, &module, 1, input);
+  const auto first_factors = shrink_adapters(team, step, layer, &module, 1, input);
   const TensorEntry& weights = file_.layer_tensor(layer, tensor);
   const int hidden = as_int(shape_.hidden_size);
   const int span = unit_span(step, hidden / kLanes, kLanes);
@@ -416,6 +418,7 @@ void Engine::project_add(Team& team, const Step& step, uint32_t layer, LayerTens
       for (int b = 0; b < num_blocks; b++)
         multiply(weights, first + b, quantised(input), begin, end, tile + b * kLanes,
                  as_size(width));
+      team.wait(first_factors);
       for (int row = begin; row < end; row++) {
         float* out = tile + (row - begin) * width;
         expand_adapters(step, layer, module, 0, row, first, num_blocks, out);
@@ -428,7 +431,7 @@ void Engine::project_add(Team& team, const Step& step, uint32_t layer, LayerTens
 
 void Engine::feed_forward(Team& team, const Step& step, uint32_t layer) {
   static constexpr int kModules[] = {EL_GATE, EL_UP};
-  shrink_adapters(team, step, layer, kModules, 2, Input::kHidden);
+  const auto first_factors = shrink_adapters(team, step, layer, kModules, 2, Input::kHidden);
   const TensorEntry& weights = file_.layer_tensor(layer, kGateUp);
   constexpr int kBlocks = kGroup / kLanes;  // blocks of one quantisation group
   const int num_groups = as_int(shape_.feed_forward_size) / kGroup;
@@ -449,6 +452,7 @@ void Engine::feed_forward(Team& team, const Step& step, uint32_t layer) {
         multiply(weights, pair + 1, quantised(Input::kHidden), begin, end, ups + b * kLanes,
                  as_size(width));
       }
+      team.wait(first_factors);
       for (int row = begin; row < end; row++) {
         float* gate = gates + (row - begin) * width;
         float* up = ups + (row - begin) * width;

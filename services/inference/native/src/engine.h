@@ -57,8 +57,8 @@ class Engine {
   void feed_forward(Team& team, const Step& step, uint32_t layer);
   void project_logits(Team& team, const Step& step, float* logits);
 
-  void shrink_adapters(Team& team, const Step& step, uint32_t layer, const int* modules,
-                       int num_modules, Input input);
+  Team::Pending shrink_adapters(Team& team, const Step& step, uint32_t layer, const int* modules,
+                                int num_modules, Input input);
   void expand_adapters(const Step& step, uint32_t layer, int module, int module_at, int row,
                        int first_block, int num_blocks, float* out);
   int unit_span(const Step& step, int count, int outputs) const;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "kernels.h"
 
@@ -276,23 +277,32 @@ void score_block(const AttentionTile& tile, const uint8_t* keys, int at) {
 template <class Kv, int N>
 void weigh_values(const AttentionTile& tile, int num_blocks, int longest, const float* inverse) {
   constexpr int kWidth = 2 * kLanes;
+  int shortest = longest;
+  for (int q = 0; q < N; q++) shortest = tile.num_keys[q] < shortest ? tile.num_keys[q] : shortest;
   for (int d = 0; d < tile.head_size; d += kWidth) {
     F32 low[N];
     F32 high[N];
     for (int q = 0; q < N; q++) low[q] = high[q] = zero();
     for (int b = 0; b < num_blocks; b++) {
       const uint8_t* values = tile.value_blocks[b] + d * Kv::kBytes;
-      const int count = longest - b * kBlockTokens;
-      for (int t = 0; t < (count < kBlockTokens ? count : kBlockTokens); t++) {
+      const int first = b * kBlockTokens;
+      const int count = longest - first < kBlockTokens ? longest - first : kBlockTokens;
+      const auto add_token = [&](int t, auto has_readers_only) {
         const uint8_t* value = values + static_cast<size_t>(t * tile.head_size) * Kv::kBytes;
         const F32 v0 = Kv::load16(value);
         const F32 v1 = Kv::load16(value + kLanes * Kv::kBytes);
         for (int q = 0; q < N; q++) {
-          const F32 p = splat(tile.scores[q * tile.score_stride + b * kBlockTokens + t]);
+          // A later token's value may be infinite, and no weight of 0 makes that nothing.
+          if constexpr (!decltype(has_readers_only)::value)
+            if (first + t >= tile.num_keys[q]) continue;
+          const F32 p = splat(tile.scores[q * tile.score_stride + first + t]);
           low[q] = fma(p, v0, low[q]);
           high[q] = fma(p, v1, high[q]);
         }
-      }
+      };
+      int t = 0;
+      for (; t < count && first + t < shortest; t++) add_token(t, std::true_type{});
+      for (; t < count; t++) add_token(t, std::false_type{});
     }
     for (int q = 0; q < N; q++) {
       store(tile.outputs[q] + d, mul(low[q], splat(inverse[q])));

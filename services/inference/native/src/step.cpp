@@ -100,6 +100,7 @@ void Step::list_adapters(int32_t chunk, std::vector<std::vector<AdapterEntry>>& 
   const el_batch& b = batch;
   if (b.adapter_offsets[chunk] == b.adapter_offsets[chunk + 1]) return;
   require(b.adapter_slots != nullptr && b.adapter_weights != nullptr, kMissing);
+  int32_t order = 0;
   for (int32_t a = b.adapter_offsets[chunk]; a < b.adapter_offsets[chunk + 1]; a++) {
     require(b.adapter_slots[a] >= 0 && b.adapter_slots[a] < slots_.size(),
             "there is no such adapter slot");
@@ -109,7 +110,8 @@ void Step::list_adapters(int32_t chunk, std::vector<std::vector<AdapterEntry>>& 
     require(num_entries_ <= kMaxEntries, "a step has too many rows with adapters");
     for (int32_t i = 0; i < count_of(chunk); i++)
       by_slot[static_cast<size_t>(b.adapter_slots[a])].push_back(
-          {num_rows() + i, b.adapter_weights[a]});
+          {num_rows() + i, b.adapter_weights[a], order});
+    order++;
   }
 }
 
@@ -147,11 +149,13 @@ void Step::group_entries(const std::vector<std::vector<AdapterEntry>>& by_slot) 
     }
   }
   for (size_t r = 0; r < rows.size(); r++) row_entry_offsets[r + 1] += row_entry_offsets[r];
+  // In the order of the batch, not of the slots: where others' adapters left room must not change
+  // the order of a row's sums.
   row_entries.resize(entries.size());
-  std::vector<int32_t> next(row_entry_offsets.begin(), row_entry_offsets.end() - 1);
-  for (size_t e = 0; e < entries.size(); e++)
-    row_entries[static_cast<size_t>(next[static_cast<size_t>(entries[e].row)]++)] =
-        static_cast<int32_t>(e);
+  for (size_t e = 0; e < entries.size(); e++) {
+    const int32_t first = row_entry_offsets[static_cast<size_t>(entries[e].row)];
+    row_entries[static_cast<size_t>(first + entries[e].order)] = static_cast<int32_t>(e);
+  }
 }
 
 }  // namespace edgelora

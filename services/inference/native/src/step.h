@@ -20,6 +20,7 @@ struct Row {
 struct AdapterEntry {
   int32_t row;
   float weight;
+  int32_t order;  // among the adapters of its row, as the batch names them
 };
 
 // Entries of one slot whose rows follow each other, at most kMaxRunRows.

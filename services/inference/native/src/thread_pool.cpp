@@ -33,8 +33,8 @@ void spin_until(Done done) {
 
 }  // namespace
 
-void ThreadPool::Team::wait(const Counter& done, uint32_t count) const {
-  spin_until([&] { return done.value(task_) >= count; });
+void ThreadPool::Team::spin(const Pending& phase) const {
+  spin_until([&] { return phase.done->value(task_) >= phase.count; });
 }
 
 ThreadPool::ThreadPool(int num_threads, int max_phases)

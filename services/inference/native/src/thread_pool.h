@@ -26,27 +26,41 @@ class ThreadPool {
    public:
     int index() const { return index_; }
 
+    class Counter;
+    // A phase that this thread has nothing more to do in, while others may.
+    struct Pending {
+      const Counter* done = nullptr;
+      uint32_t count = 0;
+    };
+
     // Calls f(unit) for each unit in [0, count), every unit on exactly one thread; returns when
     // all are done. Every thread must make the same sequence of calls.
     template <typename F>
     void each(int count, F&& f) {
+      wait(begin(count, f));
+    }
+    // The same, but returns as soon as all units are begun; `wait` for what it returns, before
+    // anything that needs them and before the next phase ends.
+    template <typename F>
+    Pending begin(int count, F&& f) {
       Counter* const counters = counters_;
       counters_ += num_threads_ + 1;
       uint32_t mine = 0;
       for (int i = 0; i < num_threads_; i++) {
         const int owner = (index_ + i) % num_threads_;
-        const int begin = share_begin(count, owner);
-        const auto size = static_cast<uint32_t>(share_begin(count, owner + 1) - begin);
+        const int first = share_begin(count, owner);
+        const auto size = static_cast<uint32_t>(share_begin(count, owner + 1) - first);
         for (uint32_t at; (at = counters[owner].add(task_, 1, size)) < size; mine++)
-          f(begin + static_cast<int>(at));
+          f(first + static_cast<int>(at));
       }
       Counter& done = counters[num_threads_];
       if (mine > 0) done.add(task_, mine, static_cast<uint32_t>(count));
-      if (done.value(task_) < static_cast<uint32_t>(count)) wait(done, static_cast<uint32_t>(count));
+      return {&done, static_cast<uint32_t>(count)};
+    }
+    void wait(const Pending& phase) const {
+      if (phase.done != nullptr && phase.done->value(task_) < phase.count) spin(phase);
     }
 
-   private:
-    friend class ThreadPool;
     // A count that starts from 0 with every task; so nobody has to set it back.
     class alignas(64) Counter {
      public:
@@ -72,6 +86,8 @@ class ThreadPool {
       std::atomic<uint64_t> state_{0};
     };
 
+   private:
+    friend class ThreadPool;
     Team(ThreadPool& pool, int index)
         : counters_(pool.counters_.get()),
           task_(pool.task_number_),
@@ -80,7 +96,7 @@ class ThreadPool {
     int share_begin(int count, int owner) const {
       return static_cast<int>(int64_t{count} * owner / num_threads_);
     }
-    void wait(const Counter& done, uint32_t count) const;
+    void spin(const Pending& phase) const;
 
     Counter* counters_;  // of the next phase: one for each thread's share, then that of units done
     const uint32_t task_;
