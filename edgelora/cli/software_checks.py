@@ -6,10 +6,11 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 
 from edgelora.cli.device_checks import Finding, Level
+from edgelora.cli.served_model import wanted_backend
 from edgelora.local_stack.errors import StackError
 from edgelora.local_stack.layout import StackLayout
 from edgelora.local_stack.ports import DEFAULT_PORT, is_free
@@ -17,7 +18,7 @@ from edgelora.local_stack.redis_binary import find_redis_binary
 from edgelora.local_stack.state_file import load_state
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.prepare import list_models
-from services.chassis.settings import ConfigError
+from services.chassis.base_model import FORMS
 from services.inference.backends.choice import choose_backend
 from services.inference.backends.native_backend import NativeBackend
 
@@ -25,14 +26,15 @@ MIN_PYTHON = (3, 11)
 _GB = 10**9
 _MIN_DISK_BYTES = 1 * _GB
 _TORCH_LIMIT_S = 120.0
+_FORM_OF = {"native": "native", "torch": "float32"}
 
 
-def software_findings(layout: StackLayout) -> Iterator[Finding]:
-    """Looks at what the stack of a home needs."""
+def software_findings(layout: StackLayout, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Looks at what the stack of a home needs. `environ`: with the settings of the worker."""
     yield _python()
     yield from back_ends(NativeBackend.probe(), _torch())
     yield _redis()
-    yield _models(layout)
+    yield _models(layout, environ)
     yield _disk(layout)
     yield _port(layout)
 
@@ -92,17 +94,24 @@ def _redis() -> Finding:
     return Finding("Redis", Level.OK, f"{binary.version_text} ({binary.path})")
 
 
-def _models(layout: StackLayout) -> Finding:
-    found = []
+def _models(layout: StackLayout, environ: Mapping[str, str]) -> Finding:
+    """Judges by the worst model, and reads the weights that would serve."""
+    wanted, found, level = wanted_backend(environ), [], Level.OK
     try:
         for model in list_models(layout.home):
-            choice = choose_backend("auto", layout.home / "models" / model.name)
-            found.append(f"{model.name} ({choice.name})")
-    except (ToolchainError, ConfigError) as error:
+            directory = layout.home / "models" / model.name
+            choice = choose_backend(wanted, directory)
+            model.verify_file(directory, FORMS[_FORM_OF[choice.name]])
+            if choice.name == "torch":
+                level = Level.WARNING
+                found.append(f"{model.name} (torch, several times slower: {choice.reason})")
+            else:
+                found.append(f"{model.name} ({choice.name})")
+    except (ToolchainError, ValueError) as error:
         return Finding("model", Level.PROBLEM, str(error))
     if not found:
         return Finding("model", Level.WARNING, "none is prepared: `edgelora up` prepares one")
-    return Finding("model", Level.OK, ", ".join(found))
+    return Finding("model", level, ", ".join(found))
 
 
 def _disk(layout: StackLayout) -> Finding:

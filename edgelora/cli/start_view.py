@@ -41,7 +41,7 @@ class StartView:
     def report(self, name: str, state: ServiceState, note: str) -> None:
         """Shows one change of one service."""
         self._states[name] = state
-        if state in (ServiceState.RESTARTING, ServiceState.GIVEN_UP):
+        if state is ServiceState.RESTARTING:  # one that is given up ends the command, which says so
             self._console.print(f"{name} {note}: {state.value}")
         elif self._status is not None:
             self._status.update(self._line())

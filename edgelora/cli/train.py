@@ -11,8 +11,8 @@ import click
 from edgelora.cli.demo_cast import DEMO_DIRECTORY
 from edgelora.cli.output import print_json
 from edgelora.cli.places import home_option, json_option
+from services.chassis.base_model import DEFAULT_NAME
 
-DEFAULT_MODEL = "smollm2-135m-instruct"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -24,7 +24,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--demo", metavar="NAME|all", help="Train a demo adapter as it is shipped.")
 @click.option("--test-data", type=_FILE, help="Held-out conversations; their loss is reported.")
 @click.option("--name", help="The adapter's name. [default: the output's]")
-@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Prepared model.")
+@click.option("--model", default=DEFAULT_NAME, show_default=True, help="Prepared model.")
 @click.option("-r", "--rank", "r", default=8, show_default=True)
 @click.option("--alpha", type=float, help="LoRA alpha. [default: twice the rank]")
 @click.option("--target", "targets", multiple=True, help="Module; repeat. [default: all-linear]")

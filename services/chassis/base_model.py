@@ -14,6 +14,8 @@ from pathlib import Path
 
 FILE_NAME = "edgelora_model.json"
 FORMAT_VERSION = 2
+DEFAULT_NAME = "smollm2-135m-instruct"
+"""The model that `edgelora model prepare` makes without a SOURCE."""
 NATIVE_FILE = "model.edgelora"
 """Packed weights, for the native back end."""
 FLOAT32_FILE = "model.safetensors"
@@ -72,16 +74,24 @@ class BaseModel:
         """Hashes a weight file. Raises ValueError when it is not there or not what was prepared."""
         path = directory / name
         if name not in self.files or not path.is_file():
-            form = next(form for form, file in FORMS.items() if file == name)
-            raise ValueError(
-                f"model {self.name} has no {name}: "
-                f"run `edgelora model prepare --weights {form}` on its source"
-            )
+            raise ValueError(f"model {self.name} has no {name}: run `{self._remedy(name)}`")
         if file_digest(path) != self.files[name]:
             raise ValueError(
                 f"{name} of model {self.name} is not what was prepared: "
-                "run `edgelora model prepare --force` on its source"
+                f"run `{self._remedy(name)}`, which writes it again"
             )
+
+    def obstacle(self, file: str) -> str | None:
+        """Why a weight file can not be used, None when it is there; its bytes are not read."""
+        if file in self.files:
+            return None
+        return f"{self.name} has no {file}: run `{self._remedy(file)}`"
+
+    def _remedy(self, file: str) -> str:
+        """The command that writes a weight file again. SOURCE: what it was prepared from."""
+        form = next(form for form, name in FORMS.items() if name == file)
+        source = "" if self.name == DEFAULT_NAME else f" SOURCE --name {self.name}"
+        return f"edgelora model prepare{source} --weights {form}"
 
 
 def file_digest(path: Path) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from edgelora.toolchain.errors import ModelExistsError
 from edgelora.toolchain.prepare import DEFAULT_NAME, prepare
 from services.chassis.base_model import FORMS
 
@@ -25,7 +23,5 @@ def prepared_model() -> Path:
     weights = "both" if find_spec("edgelora_native") else "float32"
     wanted = FORMS.values() if weights == "both" else [FORMS[weights]]
     if not all((directory / file).is_file() for file in wanted):
-        # Another test process may be faster.
-        with suppress(ModelExistsError):
-            prepare(home=home(), weights=weights)
+        prepare(home=home(), weights=weights)
     return directory

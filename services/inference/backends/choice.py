@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from services.chassis.base_model import FLOAT32_FILE, FORMS, NATIVE_FILE, BaseModel
+from services.chassis.base_model import FLOAT32_FILE, NATIVE_FILE, BaseModel
 from services.chassis.settings import ConfigError
 from services.inference.backends.base import Backend
 from services.inference.backends.native_backend import NativeBackend
@@ -66,17 +66,10 @@ def make_backend(choice: BackendChoice, config: InferenceConfig) -> Backend:
 
 
 def _native_obstacle(model: BaseModel) -> str | None:
-    return NativeBackend.probe() or _missing(model, NATIVE_FILE)
+    return NativeBackend.probe() or model.obstacle(NATIVE_FILE)
 
 
 def _torch_obstacle(model: BaseModel) -> str | None:
     if find_spec("torch") is None:
         return "torch is not installed: run `pip install 'edgelora[torch]'`"
-    return _missing(model, FLOAT32_FILE)
-
-
-def _missing(model: BaseModel, file: str) -> str | None:
-    if file in model.files:
-        return None
-    form = next(form for form, name in FORMS.items() if name == file)
-    return f"{model.name} has no {file}: run `edgelora model prepare --weights {form}`"
+    return model.obstacle(FLOAT32_FILE)

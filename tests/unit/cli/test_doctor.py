@@ -1,5 +1,6 @@
 """What `doctor` says of devices good and bad."""
 
+import dataclasses
 import json
 
 import pytest
@@ -8,6 +9,7 @@ from edgelora.cli import device_checks
 from edgelora.cli.device_checks import Finding, Level
 from edgelora.cli.main import run
 from edgelora.cli.software_checks import back_ends
+from services.chassis.base_model import FLOAT32_FILE, NATIVE_FILE, file_digest
 from services.inference.backends.native_backend import NativeBackend
 from tests.support.prepared_model import prepared_model
 from tests.support.stand_in_backend import stand_in_model
@@ -139,8 +141,37 @@ def test_a_model_is_shown_with_what_computes_it(capsys):
     assert run(["doctor", "--json", "--home", str(prepared_model().parents[1])]) == 0
     findings = json.loads(capsys.readouterr().out)["findings"]
     (model,) = (finding for finding in findings if finding["name"] == "model")
-    expected = "torch" if NativeBackend.probe() else "native"
-    assert f"smollm2-135m-instruct ({expected})" in model["text"]
+    expected = "(torch, several times slower: " if NativeBackend.probe() else "(native)"
+    assert f"smollm2-135m-instruct {expected}" in model["text"]
+
+
+def test_torch_for_want_of_packed_weights_is_a_warning_with_the_remedy(tmp_path, capsys):
+    """As `make test` left it: the core is there, and torch would compute without a word."""
+    if NativeBackend.probe() is not None:
+        pytest.skip("the native core is not installed")
+    folder = tmp_path / "models/other"
+    folder.mkdir(parents=True)
+    (folder / FLOAT32_FILE).write_bytes(b"weights")
+    files = {FLOAT32_FILE: file_digest(folder / FLOAT32_FILE)}
+    dataclasses.replace(stand_in_model(), name="other", files=files).save(folder)
+    assert run(["doctor", "--json", "--home", str(tmp_path)]) == 0
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    (model,) = (finding for finding in findings if finding["name"] == "model")
+    assert model["level"] == "warning"
+    assert "edgelora model prepare SOURCE --name other --weights native" in model["text"]
+
+
+def test_weights_that_were_cut_are_a_problem_with_the_remedy(tmp_path, capsys):
+    folder = tmp_path / "models/stand-in"
+    folder.mkdir(parents=True)
+    file = FLOAT32_FILE if NativeBackend.probe() else NATIVE_FILE
+    (folder / file).write_bytes(b"whole")
+    files = {file: file_digest(folder / file)}
+    dataclasses.replace(stand_in_model(), files=files).save(folder)
+    (folder / file).write_bytes(b"who")
+    assert run(["doctor", "--home", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert f"{file} of model stand-in is not what was prepared: run `edgelora model prepare" in out
 
 
 def test_a_model_nobody_can_serve_is_a_problem_with_the_remedy(tmp_path, capsys):

@@ -72,6 +72,8 @@ def test_missing_source_and_bad_names(tmp_path: Path) -> None:
 def test_existing_model_is_not_replaced_unasked(tmp_path: Path) -> None:
     (tmp_path / "models" / "m").mkdir(parents=True)
     with pytest.raises(ModelExistsError, match=r"no model of this release.*--force"):
+        prepare(tmp_path, tmp_path, "m")
+    with pytest.raises(ToolchainError, match="not found: give a GGUF file"):
         prepare(tmp_path / "nowhere", tmp_path, "m")
 
 
