@@ -64,21 +64,32 @@ build_native() {
     rm -f "$venv/.ready-native"
     if ! has_compiler; then
         problem="no C++17 compiler was found"
+        remedy="run 'apt-get install g++' (as root), or set CXX"
+        if [ -n "${CXX:-}" ]; then
+            problem="CXX=$CXX is no C++17 compiler that works"
+            remedy="unset CXX, or set it to one"
+        fi
     else
         echo "setup: building the native core, about half a minute"
         pip_install --quiet --no-deps --force-reinstall "./$native" &&
             touch "$venv/.ready-native" && return
         problem="the native core could not be built, see above"
+        remedy="put that right"
     fi
-    "$venv/bin/python" -m pip uninstall --quiet --yes edgelora-native 2>/dev/null
     return 1
+}
+
+# Whether a core that was built before works. pip takes it away only once a new one is built.
+has_native() {
+    EDGELORA_ISA='' "$venv/bin/python" -c 'import edgelora_native; edgelora_native.instruction_set()' 2>/dev/null
 }
 
 is_usable || make_venv
 
 if [ "$extra" = native ]; then
-    build_native || fail "$problem: run 'apt-get install g++' (as root), or set CXX"
-    exit 0
+    build_native && exit 0
+    ! has_native || problem="$problem; the core that was built before stays in use"
+    fail "$problem: $remedy"
 fi
 
 is_installed() {
@@ -88,9 +99,12 @@ is_installed() {
 extras=$extra
 if is_native_current || build_native; then
     is_installed "$extra" && touch "$venv/.ready-$extra" && exit 0
+elif has_native; then
+    echo "setup: $problem; the core that was built before stays in use: $remedy, then 'make native'" >&2
 else
+    "$venv/bin/python" -m pip uninstall --quiet --yes edgelora-native 2>/dev/null || :
     echo "setup: $problem: torch will compute instead, several times slower and a large download" >&2
-    echo "setup: for the native core run 'apt-get install g++' (as root), then 'make native'" >&2
+    echo "setup: for the native core $remedy, then 'make native'" >&2
     extras=$extras,torch
 fi
 

@@ -21,6 +21,8 @@ case "$1 $2" in
 esac
 """
 RECORDING = 'echo "$@" >>"$(dirname "$0")/../calls"\n'
+WITHOUT_CORE = 'case "$*" in *"import edgelora_native"*) exit 1 ;; esac\n'
+BUILD_FAILS = 'case "$*" in *install*services/inference/native) exit 1 ;; esac\n'
 CORE = "./services/inference/native"
 
 
@@ -54,7 +56,7 @@ class Machine:
     def put(self, name, script="exit 0\n"):
         return self.program(self.path / name, script)
 
-    def make_venv(self, script=RECORDING):
+    def make_venv(self, script=RECORDING + WITHOUT_CORE):
         self.program(self.directory / "venv/bin/python", script)
 
     def put_compiler(self, name="c++"):
@@ -181,7 +183,7 @@ def test_torch_takes_its_place_and_the_note_names_the_remedy(machine, compiler):
 
 
 def test_a_core_that_can_not_be_built_is_no_reason_to_fail(machine):
-    machine.make_venv(f'{RECORDING}case "$*" in *native*) exit 1 ;; esac\n')
+    machine.make_venv(RECORDING + WITHOUT_CORE + BUILD_FAILS)
     machine.put("redis-server")
     machine.put_compiler()
     done = machine.set_up("prepare")
@@ -217,6 +219,36 @@ def test_the_core_alone_needs_a_compiler(machine):
     machine.make_venv()
     fails(machine.set_up("native"), "run 'apt-get install g++'")
     assert not machine.has_stamp("native")
+
+
+FAILURES = {
+    "no such compiler": ({"CXX": "nope"}, "CXX=nope is no C++17 compiler that works"),
+    "the sources do not compile": ({"CXX": "c++"}, "could not be built"),
+}
+
+
+@pytest.mark.parametrize("extra", ["native", "prepare"])
+@pytest.mark.parametrize(("environ", "problem"), FAILURES.values(), ids=FAILURES)
+def test_a_core_that_works_stays_when_a_new_one_can_not_be_built(machine, extra, environ, problem):
+    machine.make_venv(RECORDING + BUILD_FAILS)
+    machine.put("redis-server")
+    machine.put_compiler()
+    done = machine.set_up(extra, **environ)
+    assert done.returncode == (1 if extra == "native" else 0)
+    assert problem in done.stderr
+    assert "the core that was built before stays in use" in done.stderr
+    assert not any("uninstall" in call or "torch" in call for call in machine.calls)
+    assert not machine.has_stamp("native"), "it is tried again"
+
+
+@pytest.mark.parametrize("extra", ["native", "prepare"])
+def test_a_compiler_that_was_named_and_is_none_is_named(machine, extra):
+    machine.make_venv()
+    machine.put_compiler()
+    done = machine.set_up(extra, CXX="nope")
+    assert done.returncode == (1 if extra == "native" else 0)
+    assert "CXX=nope is no C++17 compiler that works" in done.stderr
+    assert "unset CXX" in done.stderr
 
 
 def test_a_failed_installation_leaves_no_stamp_and_says_what_to_do(machine):
