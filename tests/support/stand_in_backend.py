@@ -96,6 +96,7 @@ class StandInBackend:
 
     def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:
         assert chunks
+        assert sum(len(chunk.token_ids) for chunk in chunks) <= self.limits.max_step_tokens
         self.num_forwards += 1
         self.before_forward(chunks)
         wanted = [chunk for chunk in chunks if chunk.needs_logits]

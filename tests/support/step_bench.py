@@ -70,6 +70,7 @@ class StepBench:
             block_size=BLOCK_SIZE,
             max_loras=num_slots,
             max_lora_rank=8,
+            max_step_tokens=budget,
         )
         model = self.backend.load_model(Path(), limits)
         self.scheduler = IterationScheduler(
@@ -79,7 +80,7 @@ class StepBench:
             PrefixCache(self.blocks, model.digest, is_enabled=prefix_caching),
         )
         self.loader = SteppedLoader(self.backend)
-        check = EffectCheck([1, 2, 3], [num_blocks])
+        check = EffectCheck([1, 2, 3], [num_blocks], budget)
         self.loop = StepLoop(self.backend, self.scheduler, self.loader, check, self.clock)
         self.events: dict[int, list[Event]] = {}
         self.sequences: dict[int, Sequence] = {}

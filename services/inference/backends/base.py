@@ -33,6 +33,10 @@ class BackendLimits:
     """Most tokens of one step, prefill and decode together."""
 
 
+class UnfitAdapterError(ValueError):
+    """No slot can hold an adapter's weights; the text says why, in words for its owner."""
+
+
 class SlotWeight(NamedTuple):
     """One adapter's share in a row: its slot, and strength x routing share (not the scaling)."""
 
@@ -105,7 +109,8 @@ class Backend(Protocol):
     def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
         """Writes an adapter into a free slot, its scaling folded in.
 
-        The caller guarantees that no row of a running step uses the slot.
+        The caller guarantees that the slot exists, and that no row of a running step uses it.
+        Raises UnfitAdapterError; then the slot is as it was.
         """
         ...
 

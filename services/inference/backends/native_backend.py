@@ -17,6 +17,7 @@ from services.inference.backends.base import (
     BackendLimits,
     BackendTelemetry,
     SequenceChunk,
+    UnfitAdapterError,
     kv_features,
 )
 from services.inference.backends.sampling import ChosenToken, RowSampling
@@ -106,16 +107,18 @@ class NativeBackend:
             raise ValueError(f"{NATIVE_FILE} is of another model: prepare the model again")
 
     def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
-        """See Backend. Factors are kept in half precision."""
-        from edgelora_native import AdapterFactors
+        """See Backend. Factors are kept in 8 bits, their scales in half precision."""
+        from edgelora_native import AdapterFactors, NativeError
 
-        self._engine.load_adapter(
-            slot,
-            [
-                AdapterFactors(layer, module, pair.lora_a, pair.lora_b, pair.scaling)
-                for (layer, module), pair in weights.pairs.items()
-            ],
-        )
+        factors = [
+            AdapterFactors(layer, module, pair.lora_a, pair.lora_b, pair.scaling)
+            for (layer, module), pair in weights.pairs.items()
+        ]
+        try:
+            self._engine.load_adapter(slot, factors)
+        except NativeError as error:
+            # The slot is free and the engine open: it is the adapter.
+            raise UnfitAdapterError(str(error)) from error
 
     def unload_adapter(self, slot: int) -> None:
         """See Backend."""

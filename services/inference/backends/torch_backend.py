@@ -16,6 +16,7 @@ from services.inference.backends.base import (
     BackendLimits,
     BackendTelemetry,
     SequenceChunk,
+    UnfitAdapterError,
     kv_features,
 )
 from services.inference.backends.numpy_sampling import sample_rows
@@ -115,7 +116,7 @@ class TorchBackend:
 
     @torch.inference_mode()
     def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
-        """See Backend. Raises ValueError when a matrix does not fit; the slot stays as it was."""
+        """See Backend. Raises ValueError when there is no such slot."""
         self._check_slot(slot)
         self._check_fit(weights)
         for bank in self._banks.values():
@@ -138,13 +139,13 @@ class TorchBackend:
         for (layer, module), pair in weights.pairs.items():
             name = f"layer {layer} {module}"
             if module not in targets or not 0 <= layer < self._model.num_layers:
-                raise ValueError(f"{name} does not exist in {self._model.name}")
+                raise UnfitAdapterError(f"{name} does not exist in {self._model.name}")
             rank = pair.lora_a.shape[0]
             if not 1 <= rank <= cap:
-                raise ValueError(f"{name} has rank {rank}, the slots hold 1 to {cap}")
+                raise UnfitAdapterError(f"{name} has rank {rank}, the slots hold 1 to {cap}")
             outputs, inputs = targets[module]
             if pair.lora_a.shape != (rank, inputs) or pair.lora_b.shape != (outputs, rank):
-                raise ValueError(
+                raise UnfitAdapterError(
                     f"{name} has A {list(pair.lora_a.shape)} and B {list(pair.lora_b.shape)}, "
                     f"the model needs [{rank}, {inputs}] and [{outputs}, {rank}]"
                 )

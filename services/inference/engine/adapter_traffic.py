@@ -7,6 +7,7 @@ from functools import partial
 
 from edgelora.adapter_format.weights import AdapterWeights
 from edgelora.errors import (
+    AdapterRejectedError,
     EdgeLoraError,
     InternalError,
     PermissionDeniedError,
@@ -14,7 +15,7 @@ from edgelora.errors import (
     UnauthenticatedError,
 )
 from services.chassis.logs import get_logger
-from services.inference.backends.base import Backend
+from services.inference.backends.base import Backend, UnfitAdapterError
 from services.inference.engine.adapter_loader import AdapterLoader
 from services.inference.engine.adapter_slots import AdapterSlots, Claim, SlotState
 from services.inference.engine.effect_check import EffectCheck
@@ -139,6 +140,8 @@ class AdapterTraffic:
             self._effect_check.run(self._backend, slot)
         except EdgeLoraError as refusal:
             self._refuse(digest, refusal)
+        except UnfitAdapterError as unfit:
+            self._refuse(digest, AdapterRejectedError(str(unfit), field="weights"))
         except Exception as failure:  # noqa: BLE001 - a bad adapter must not end the engine
             get_logger().error("adapter_load_failed", digest=digest, error=type(failure).__name__)
             self._refuse(digest, InternalError("the adapter could not be loaded"))

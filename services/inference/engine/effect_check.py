@@ -17,9 +17,13 @@ _NOISE = 1e-5
 class EffectCheck:
     """Runs the canary in a sequence of its own, whose KV blocks nobody else uses."""
 
-    def __init__(self, token_ids: Sequence[int], block_table: list[int]) -> None:
+    def __init__(
+        self, token_ids: Sequence[int], block_table: list[int], max_step_tokens: int
+    ) -> None:
+        """`max_step_tokens`: most tokens the back end takes in one step."""
         self._token_ids = np.asarray(token_ids, dtype=np.int32)
         self._block_table = block_table
+        self._max_step_tokens = max_step_tokens
         self._base: Logits | None = None
         """The base model's answer, which is always the same."""
 
@@ -43,11 +47,14 @@ class EffectCheck:
             )
 
     def _answer(self, backend: Backend, adapters: tuple[SlotWeight, ...]) -> Logits:
-        chunk = SequenceChunk(
-            token_ids=self._token_ids,
-            start_position=0,
-            block_table=self._block_table,
-            adapters=adapters,
-            needs_logits=True,
-        )
-        return backend.forward([chunk])
+        for start in range(0, len(self._token_ids), self._max_step_tokens):
+            end = start + self._max_step_tokens
+            chunk = SequenceChunk(
+                token_ids=self._token_ids[start:end],
+                start_position=start,
+                block_table=self._block_table,
+                adapters=adapters,
+                needs_logits=end >= len(self._token_ids),
+            )
+            logits = backend.forward([chunk])
+        return logits

@@ -236,7 +236,7 @@ class Engine:
             self._backend,
             scheduler,
             self._make_loader(),
-            EffectCheck(config.canary_token_ids, canary_table),
+            EffectCheck(config.canary_token_ids, canary_table, config.limits.max_step_tokens),
             self._clock,
         )
         self._newest_status = steps.status()

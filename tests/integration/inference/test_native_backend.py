@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from edgelora.adapter_format.weights import AdapterWeights, LoraPair
 from services.chassis.base_model import NATIVE_FILE, BaseModel, file_digest
-from services.inference.backends.base import BackendLimits, SequenceChunk
+from services.inference.backends.base import BackendLimits, SequenceChunk, UnfitAdapterError
 from services.inference.backends.native_backend import NativeBackend
 from tests.support.native_engine import write_native_model
 
@@ -96,3 +97,19 @@ def test_a_packed_file_whose_digest_is_right_and_content_is_not_is_refused(direc
 def test_blocks_of_another_size_are_refused(directory):
     with pytest.raises(ValueError, match="block size of 16 tokens"):
         loaded(directory, dataclasses.replace(LIMITS, block_size=32))
+
+
+@pytest.mark.parametrize(
+    ("largest", "rank", "told"),
+    [(1e7, 1, "too large for half precision"), (np.nan, 1, "not finite"), (1.0, 5, "rank")],
+)
+def test_an_adapter_no_slot_can_hold_is_unfit_and_the_slot_stays_free(
+    directory, largest, rank, told
+):
+    backend = loaded(directory)
+    lora_a = np.ones((rank, 64), dtype=np.float32)
+    lora_b = np.full((64, rank), largest, dtype=np.float32)
+    with pytest.raises(UnfitAdapterError, match=told):
+        backend.load_adapter(0, AdapterWeights({(0, "v_proj"): LoraPair(lora_a, lora_b, 1.0)}))
+    fit = LoraPair(lora_a[:1], np.ones((64, 1), dtype=np.float32), 1.0)
+    backend.load_adapter(0, AdapterWeights({(0, "v_proj"): fit}))

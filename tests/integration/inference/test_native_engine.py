@@ -32,6 +32,14 @@ async def alone(model, asked):
         return [(await bench.answer(*request))[0] for request in asked]
 
 
+async def test_a_step_budget_below_the_canary_changes_no_bit(model):
+    asked = [(random_tokens(9, 3), {1: 1.0}, 6), (random_tokens(5, 4), {}, 6)]
+    expected = await alone(model, asked)
+    async with native_engine(model, budget=2, max_num_seqs=2) as bench:
+        answers = await asyncio.gather(*(bench.answer(*request) for request in asked))
+    assert [tokens for tokens, _ in answers] == expected
+
+
 @pytest.mark.parametrize("budget", [8, 24, 96])
 async def test_hits_chunks_preemptions_and_company_change_no_bit_I4_Q07_Q12(model, budget):
     system, other = random_tokens(64, 1), random_tokens(40, 2)

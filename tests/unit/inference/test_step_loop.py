@@ -10,6 +10,7 @@ from edgelora.errors import (
     ServiceUnavailableError,
     TicketExpiredError,
 )
+from services.inference.backends.base import UnfitAdapterError
 from services.inference.engine.events import Admitted, Completed, Failed, TextDelta
 from services.inference.engine.sequence import (
     FinishReason,
@@ -299,6 +300,37 @@ def test_a_back_end_that_can_not_load_an_adapter_fails_those_who_wait_A06_A17():
     later = bench.add(PROMPT, (1,))
     bench.run()
     assert bench.text(later) == solo_text(PROMPT, (1,), 6)
+
+
+def test_an_adapter_no_slot_can_hold_is_refused_by_its_weights():
+    bench = StepBench()
+    one = bench.add(PROMPT, (1,))
+    bench.step()
+
+    def refuse(slot, weights):
+        raise UnfitAdapterError("a factor is too large")
+
+    bench.backend.load_adapter = refuse
+    bench.load_wanted()
+    error = bench.end(one).error
+    assert isinstance(error, AdapterRejectedError)
+    assert error.field == "weights"
+    assert str(error) == "a factor is too large"
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("budget", [1, 2])
+def test_a_step_budget_below_the_canary_still_proves_an_adapter(budget):
+    bench = StepBench(max_num_seqs=1, budget=budget)
+    good, idle = bench.add(PROMPT, (1,)), bench.add(PROMPT, (2,))
+    bench.run()
+    assert bench.text(good) == solo_text(PROMPT, (1,), 6)
+    assert isinstance(bench.end(idle), Completed)
+    idle = bench.add(PROMPT, (3,))
+    bench.step()
+    bench.loop.adapters.load("3", stand_in_weights(3, scale=0.0))
+    bench.collect()
+    assert isinstance(bench.end(idle).error, AdapterRejectedError)
 
 
 def test_a_store_that_does_not_answer_fails_only_those_who_need_it():
