@@ -93,7 +93,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("model", "model_digest", "max_context_tokens", "services", "device", "queues", "usage")
+    __slots__ = ("model", "model_digest", "max_context_tokens", "services", "device", "queues", "usage", "backend", "kv_cache_dtype")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     MAX_CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +101,8 @@ class GetStatusResponse(_message.Message):
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    BACKEND_FIELD_NUMBER: _ClassVar[int]
+    KV_CACHE_DTYPE_FIELD_NUMBER: _ClassVar[int]
     model: str
     model_digest: str
     max_context_tokens: int
@@ -108,7 +110,9 @@ class GetStatusResponse(_message.Message):
     device: _monitor_service_pb2.DeviceSnapshot
     queues: _containers.RepeatedCompositeFieldContainer[_scheduler_service_pb2.QueueStatus]
     usage: TenantUsage
-    def __init__(self, model: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., device: _Optional[_Union[_monitor_service_pb2.DeviceSnapshot, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[_scheduler_service_pb2.QueueStatus, _Mapping]]] = ..., usage: _Optional[_Union[TenantUsage, _Mapping]] = ...) -> None: ...
+    backend: str
+    kv_cache_dtype: str
+    def __init__(self, model: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., device: _Optional[_Union[_monitor_service_pb2.DeviceSnapshot, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[_scheduler_service_pb2.QueueStatus, _Mapping]]] = ..., usage: _Optional[_Union[TenantUsage, _Mapping]] = ..., backend: _Optional[str] = ..., kv_cache_dtype: _Optional[str] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
     __slots__ = ("name", "is_ready")

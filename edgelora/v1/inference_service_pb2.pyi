@@ -48,20 +48,22 @@ class GetModelRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("name", "digest", "max_context_tokens", "vocab_size", "backend", "max_lora_rank")
+    __slots__ = ("name", "digest", "max_context_tokens", "vocab_size", "backend", "max_lora_rank", "kv_cache_dtype")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     MAX_CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
     BACKEND_FIELD_NUMBER: _ClassVar[int]
     MAX_LORA_RANK_FIELD_NUMBER: _ClassVar[int]
+    KV_CACHE_DTYPE_FIELD_NUMBER: _ClassVar[int]
     name: str
     digest: str
     max_context_tokens: int
     vocab_size: int
     backend: str
     max_lora_rank: int
-    def __init__(self, name: _Optional[str] = ..., digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., backend: _Optional[str] = ..., max_lora_rank: _Optional[int] = ...) -> None: ...
+    kv_cache_dtype: str
+    def __init__(self, name: _Optional[str] = ..., digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., backend: _Optional[str] = ..., max_lora_rank: _Optional[int] = ..., kv_cache_dtype: _Optional[str] = ...) -> None: ...
 
 class GetEngineStatusRequest(_message.Message):
     __slots__ = ()

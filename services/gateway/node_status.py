@@ -39,6 +39,8 @@ class NodeStatus:
             model=model.name if model else "",
             model_digest=model.digest if model else "",
             max_context_tokens=model.max_context_tokens if model else 0,
+            backend=model.backend if model else "",
+            kv_cache_dtype=model.kv_cache_dtype if model else "",
             services=[
                 pb.ServiceStatus(name=name, is_ready=is_ready)
                 for name, is_ready in self._readiness.services.items()

@@ -15,7 +15,12 @@ async def main(environ: Mapping[str, str]) -> None:
     """Serves until SIGTERM or SIGINT; exits with status 70 when the engine dies."""
     config = InferenceConfig.from_env(environ)
     choice = choose_backend(config.backend, config.model_directory)
-    get_logger().info("backend_chosen", backend=choice.name, reason=choice.reason)
+    get_logger().info(
+        "backend_chosen",
+        backend=choice.name,
+        kv_cache_dtype=config.kv_cache_dtype_of(choice.name),
+        reason=choice.reason,
+    )
     await serve_until_end(config, make_backend(choice, config))
 
 

@@ -71,6 +71,10 @@ class InferenceConfig:
     """STALL_LIMIT: time without a step, with work queued, after which health is red, default
     30s."""
 
+    def kv_cache_dtype_of(self, backend: str) -> str:
+        """The type of the numbers in the KV cache of a back end, `native` or `torch`."""
+        return self.kv_cache_dtype if backend == "native" else self.dtype
+
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> InferenceConfig:
         """Reads the settings. Raises ConfigError with a line for each mistake."""

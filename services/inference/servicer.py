@@ -45,6 +45,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         *,
         worker: str,
         backend: str,
+        kv_cache_dtype: str,
         max_sequence_tokens: int,
         max_loras: int,
         max_lora_rank: int,
@@ -59,6 +60,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         self._sealer = sealer
         self._worker = worker
         self._backend = backend
+        self._kv_cache_dtype = kv_cache_dtype
         self._max_sequence_tokens = max_sequence_tokens
         self._max_loras = max_loras
         self._max_lora_rank = max_lora_rank
@@ -134,6 +136,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
             vocab_size=self._model.vocab_size,
             backend=self._backend,
             max_lora_rank=self._max_lora_rank,
+            kv_cache_dtype=self._kv_cache_dtype,
         )
 
     async def GetEngineStatus(

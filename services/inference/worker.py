@@ -113,6 +113,7 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             Sealer(config.seal_key),
             worker=config.name,
             backend=backend.name,
+            kv_cache_dtype=config.kv_cache_dtype_of(backend.name),
             max_sequence_tokens=max_sequence_tokens,
             max_loras=config.max_loras,
             max_lora_rank=config.max_lora_rank,
