@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Mapping
@@ -107,9 +108,17 @@ class Settings:
             for name in self._environ
             if name.startswith(self._prefix) and name.removeprefix(self._prefix) not in self._asked
         )
-        errors = self._errors + [f"{name} is not a known setting" for name in unknown]
+        errors = self._errors + [
+            f"{name} is not a known setting: {self._suggestion(name)}" for name in unknown
+        ]
         if errors:
             raise ConfigError("\n".join(errors))
+
+    def _suggestion(self, name: str) -> str:
+        known = [self._prefix + asked for asked in self._asked]
+        close = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {close[0]}? " if close else ""
+        return f"{meant}docs/configuration.md has all of them"
 
     def _raw(self, name: str) -> str:
         self._asked.add(name)

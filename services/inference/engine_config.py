@@ -47,8 +47,9 @@ def make_engine_config(
         prefix_caching=config.prefix_caching,
     )
     if engine_config.capacity_tokens < _MIN_SEQUENCE_TOKENS:
+        blocks = -(-_MIN_SEQUENCE_TOKENS // config.block_size) + engine_config.num_canary_blocks
         raise ConfigError(
-            f"{PREFIX}KV_CACHE_SIZE is too small: a token of {model.name} takes "
-            f"{kv_bytes_per_token} bytes"
+            f"{PREFIX}KV_CACHE_SIZE is too small for {model.name}: "
+            f"give at least {-(-blocks * block_bytes // 1024)}KiB"
         )
     return engine_config

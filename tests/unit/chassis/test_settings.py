@@ -57,3 +57,15 @@ def test_a_secret_is_read_from_a_file_and_an_empty_one_is_refused(tmp_path):
     assert settings.optional_secret_file("C") is None
     with pytest.raises(ConfigError, match=r"X_A: the file is empty\nX_B: cannot read the file"):
         settings.finish()
+
+
+def test_an_unknown_name_is_answered_with_the_closest_known_one():
+    settings = Settings({"X_KV_CACHE_SISE": "1GiB", "X_COLOUR": "blue"}, "X_")
+    settings.size_bytes("KV_CACHE_SIZE", 0)
+    with pytest.raises(ConfigError) as caught:
+        settings.finish()
+    assert str(caught.value).splitlines() == [
+        "X_COLOUR is not a known setting: docs/configuration.md has all of them",
+        "X_KV_CACHE_SISE is not a known setting: did you mean X_KV_CACHE_SIZE? "
+        "docs/configuration.md has all of them",
+    ]
