@@ -28,7 +28,7 @@ def upload_messages(
 
     Raises AdapterRejectedError naming the file that is missing or empty.
     """
-    sizes = {name: _size_bytes(directory, name) for name in FILE_NAMES}
+    sizes = file_sizes(directory)
     yield pb.RegisterAdapterRequest(
         header=pb.AdapterUploadHeader(
             alias=alias,
@@ -49,6 +49,14 @@ def upload_messages(
                 sent_bytes += len(data)
                 if on_progress is not None:
                     on_progress(sent_bytes, total_bytes)
+
+
+def file_sizes(directory: Path) -> dict[str, int]:
+    """Bytes of both files of an adapter.
+
+    Raises AdapterRejectedError naming the file that is missing or empty.
+    """
+    return {name: _size_bytes(directory, name) for name in FILE_NAMES}
 
 
 def _size_bytes(directory: Path, name: str) -> int:

@@ -19,9 +19,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import grpc
+from grpc_status import rpc_status
 
 from edgelora.adapter_upload import Progress, upload_messages
-from edgelora.errors import InvalidRequestError, from_rpc_error
+from edgelora.errors import InvalidRequestError, ServiceUnavailableError, from_rpc_error
 from edgelora.generation import (
     Adapters,
     GenerationEvent,
@@ -49,6 +50,7 @@ class _Client:
     """A channel that is closed with its client."""
 
     def __init__(self, address: str) -> None:
+        self._address = address
         self._channel = grpc.aio.insecure_channel(
             address,
             options=[
@@ -104,7 +106,7 @@ class EdgeLoraClient(_Client):
                 async for event in events:
                     ...
         """
-        with _clear_errors():
+        with _clear_errors(self._address):
             request = pb.GenerateRequest(
                 prompt=prompt,
                 adapters=to_selections(adapters),
@@ -127,7 +129,7 @@ class EdgeLoraClient(_Client):
 
         Yields and raises as `generate` does.
         """
-        with _clear_errors():
+        with _clear_errors(self._address):
             request = pb.ChatRequest(
                 messages=[ChatMessage(role=role, content=content) for role, content in messages],
                 adapters=to_selections(adapters),
@@ -158,11 +160,11 @@ class EdgeLoraClient(_Client):
             replace_alias=replace_alias,
             on_progress=on_progress,
         )
-        with _clear_errors():
+        with _clear_errors(self._address):
             first = next(messages)
         call = self._stub.RegisterAdapter(timeout=timeout_s, metadata=self._metadata)
         try:
-            with _clear_errors():
+            with _clear_errors(self._address):
                 await _upload(call, first, messages)
                 response: pb.RegisterAdapterResponse = await call
                 return response
@@ -205,7 +207,7 @@ class EdgeLoraClient(_Client):
         return response
 
     async def _call(self, method: Any, request: Any) -> Any:
-        with _clear_errors():
+        with _clear_errors(self._address):
             return await method(request, timeout=DEFAULT_CALL_S, metadata=self._metadata)
 
     async def _stream(
@@ -213,7 +215,7 @@ class EdgeLoraClient(_Client):
     ) -> AsyncIterator[GenerationEvent]:
         call = method(request, timeout=timeout_s, metadata=self._metadata)
         try:
-            with _clear_errors():
+            with _clear_errors(self._address):
                 async for response in call:
                     event = from_event(response.event)
                     if event is not None:
@@ -247,7 +249,7 @@ class AdminClient(_Client):
 
         Raises AlreadyExistsError when the id was ever used.
         """
-        with _clear_errors():
+        with _clear_errors(self._address):
             request = admin_pb.CreateTenantRequest(
                 tenant_id=tenant_id,
                 max_concurrent_requests=max_concurrent_requests,
@@ -260,7 +262,7 @@ class AdminClient(_Client):
 
     async def list_tenants(self) -> list[admin_pb.Tenant]:
         """All tenants, by id."""
-        with _clear_errors():
+        with _clear_errors(self._address):
             response = await self._stub.ListTenants(
                 admin_pb.ListTenantsRequest(), timeout=DEFAULT_CALL_S
             )
@@ -268,7 +270,7 @@ class AdminClient(_Client):
 
     async def revoke_tenant(self, tenant_id: str) -> admin_pb.Tenant:
         """Voids a tenant's key at once. Raises NotFoundError."""
-        with _clear_errors():
+        with _clear_errors(self._address):
             response = await self._stub.RevokeTenant(
                 admin_pb.RevokeTenantRequest(tenant_id=tenant_id), timeout=DEFAULT_CALL_S
             )
@@ -289,11 +291,16 @@ async def _upload(
 
 
 @contextmanager
-def _clear_errors() -> Iterator[None]:
+def _clear_errors(address: str) -> Iterator[None]:
     """Raises what a call raised, and what the wire can not carry, as our own classes."""
     try:
         yield
     except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.UNAVAILABLE and rpc_status.from_call(error) is None:
+            # gRPC's own words, for want of a node to give any.
+            raise ServiceUnavailableError(
+                f"no node answers at {address}: start one with `edgelora up`, or check the address"
+            ) from None
         raise from_rpc_error(error) from None
     except (ValueError, TypeError) as error:
         # protobuf's own words name the type and the range, and repeat only the number.

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 import click
 
-from edgelora.cli.errors import CliError
-from edgelora.cli.messages import adapter_document, alias_document
+from edgelora.adapter_upload import file_sizes
+from edgelora.cli.messages import adapter_document, alias_document, check_adapters
 from edgelora.cli.output import print_json, print_table
 from edgelora.cli.places import connection, connection_options, json_option
 from edgelora.client import EdgeLoraClient
 from edgelora.toolchain.progress import progress_bar
+from edgelora.v1.gateway_service_pb2 import ListAdaptersResponse
 
 ResultT = TypeVar("ResultT")
 _SHORT_DIGEST = 19
@@ -49,7 +50,7 @@ def add(
     The node verifies it against its base model before anything can use it.
     """
 
-    total = sum(path.stat().st_size for path in directory.glob("adapter_*") if path.is_file())
+    total = sum(file_sizes(directory).values())
 
     async def register(client: EdgeLoraClient) -> Any:
         sent = 0
@@ -182,8 +183,10 @@ def _call(where: dict[str, Any], work: Callable[[EdgeLoraClient], Awaitable[Resu
     return asyncio.run(run())
 
 
-def _find(response: Any, adapter: str) -> dict[str, Any]:
-    for found in response.adapters:
-        if adapter == found.digest or adapter in found.aliases:
-            return adapter_document(found)
-    raise CliError("this tenant has no such adapter: see `edgelora adapters list`")
+def _find(response: ListAdaptersResponse, adapter: str) -> dict[str, Any]:
+    check_adapters(response, [adapter])
+    return next(
+        adapter_document(found)
+        for found in response.adapters
+        if adapter == found.digest or adapter in found.aliases
+    )

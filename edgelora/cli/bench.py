@@ -64,6 +64,16 @@ def bench(
     """Run the benchmark NAME. Progress goes to standard error.
 
     \b
+      engine       speed of the native core beside other engines, same prompts and adapters
+      perplexity   what each engine's form of the weights costs in quality
+      sampling     choosing the tokens, beside the step that makes the logits
+      worker       start, memory and idle processor time of a worker
+      first-token  time to the first token of 8 tenants' prompts at once
+      end-to-end   throughput of clients, beside the engine alone
+      serve        latency under open-loop load through the gateway
+      scale        1,000 registered adapters, beside 10
+
+    \b
     Examples:
       edgelora bench engine --peers llama.cpp,openvino
       edgelora bench engine --shape 1.7b

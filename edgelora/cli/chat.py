@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import aclosing
 from typing import Any
 
 import click
 
 from edgelora.cli.chat_session import ChatSession, parse_adapters
-from edgelora.cli.errors import CliError
-from edgelora.cli.output import print_json, printable
+from edgelora.cli.errors import CliError, message_of
+from edgelora.cli.messages import check_adapters
+from edgelora.cli.output import counted, print_json, printable, progress_console
 from edgelora.cli.places import Connection, connection, connection_options, json_option
 from edgelora.client import EdgeLoraClient
 from edgelora.generation import Accepted, Delta, Done, GenerationOptions, Usage
@@ -104,6 +106,7 @@ def _talk(target: Connection, session: ChatSession) -> None:
     with asyncio.Runner() as runner:
         client = EdgeLoraClient(target.address, target.api_key)
         try:
+            runner.run(_check_adapters(client, session.adapters))
             while True:
                 try:
                     line = input(_PROMPT).strip()
@@ -113,7 +116,7 @@ def _talk(target: Connection, session: ChatSession) -> None:
                 if line in ("/quit", "/exit"):
                     return
                 if line.startswith("/"):
-                    _obey(session, line)
+                    _obey(runner, client, session, line)
                 elif line:
                     _take_turn(runner, client, session, line)
         finally:
@@ -130,23 +133,35 @@ def _take_turn(
     except KeyboardInterrupt:
         click.echo("\n(stopped)")
     except EdgeLoraError as error:
-        click.echo(f"\nedgelora: {printable(error.message)}", err=True)
+        click.echo(f"\nedgelora: {printable(message_of(error))}", err=True)
 
 
-def _obey(session: ChatSession, line: str) -> None:
+def _obey(runner: asyncio.Runner, client: EdgeLoraClient, session: ChatSession, line: str) -> None:
+    from edgelora.errors import EdgeLoraError
+
     command, *words = line.split()
     try:
         match command:
             case "/adapter":
-                session.adapters = parse_adapters(words)
+                chosen = parse_adapters(words)
+                runner.run(_check_adapters(client, chosen))
+                session.adapters = chosen
                 click.echo(f"now with {', '.join(words) or 'the base model'}")
             case "/new":
                 session.forget()
                 click.echo("a new conversation")
-            case _:
+            case "/help":
                 click.echo(_HELP)
-    except CliError as error:
-        click.echo(f"edgelora: {error}", err=True)
+            case _:
+                click.echo(f"there is no such command\n{_HELP}")
+    except (CliError, EdgeLoraError) as error:
+        click.echo(f"edgelora: {printable(message_of(error))}", err=True)
+
+
+async def _check_adapters(client: EdgeLoraClient, adapters: Iterable[str]) -> None:
+    """Raises CliError when the tenant has none of a name, before anything is asked."""
+    if names := list(adapters):
+        check_adapters(await client.list_adapters(), names)
 
 
 async def _answer(
@@ -190,4 +205,15 @@ async def _answer(
     document["text"] = text
     if is_shown:
         click.echo()
+        _note_cut(document, session.options)
     return document
+
+
+def _note_cut(document: dict[str, Any], options: GenerationOptions) -> None:
+    """Says on standard error that an answer is not whole, and why."""
+    if document.get("finish_reason") != "length":
+        return
+    num_tokens = document["usage"]["num_output_tokens"]
+    is_limit = num_tokens == options.max_tokens
+    why = "give more with --max-tokens" if is_limit else "the model's context is full"
+    progress_console().print(f"(cut at {counted(num_tokens, 'token')}: {why})", style="dim")

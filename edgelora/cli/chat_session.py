@@ -38,9 +38,12 @@ class ChatSession:
 
 
 def parse_adapters(words: Sequence[str]) -> dict[str, float]:
-    """Reads `NAME` or `NAME=STRENGTH` words. Raises CliError for a strength out of range."""
-    chosen = {}
-    for word in words:
+    """Reads `NAME` or `NAME=STRENGTH` words.
+
+    Raises CliError for a strength out of range and for a name that comes twice.
+    """
+    chosen: dict[str, float] = {}
+    for number, word in enumerate(words, 1):
         name, has_strength, text = word.partition("=")
         try:
             strength = float(text) if has_strength else 1.0
@@ -50,6 +53,10 @@ def parse_adapters(words: Sequence[str]) -> dict[str, float]:
             raise CliError(
                 "an adapter is NAME or NAME=STRENGTH with a strength from 0 to 2, "
                 "for example email=0.5"
+            )
+        if name in chosen:
+            raise CliError(
+                f"adapter {number} was named before: give each once, with its whole strength"
             )
         chosen[name] = strength
     return chosen

@@ -119,6 +119,10 @@ def print_results(console: Console, results: list[StreamResult]) -> None:
     columns = ("tenant", "adapter", "TTFT ms", "tokens/s", "tokens", "share of batch", "end")
     console.print()
     console.print(make_table(columns, rows))
+    console.print(
+        "share of batch: of the steps a stream was in, which were fuller for some than for others",
+        style="dim",
+    )
     for result in results:
         if result.error is not None:
             console.print(f"{result.tenant}/{result.adapter} failed: {printable(result.error)}")

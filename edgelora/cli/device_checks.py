@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from edgelora.cli.output import counted
+
 MIN_MEMORY_GB = 4
 RECOMMENDED_MEMORY_GB = 6
 _VISIBLE_SHARE = 0.9
@@ -111,7 +113,9 @@ def thermal(root: Path) -> Finding:
             "temperature", Level.UNKNOWN, "no sensor can be read: heat will not slow the work down"
         )
     return Finding(
-        "temperature", Level.OK, f"{len(readings)} sensors, hottest {max(readings):.0f} °C"
+        "temperature",
+        Level.OK,
+        f"{counted(len(readings), 'sensor')}, hottest {max(readings):.0f} °C",
     )
 
 

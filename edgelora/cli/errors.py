@@ -1,7 +1,19 @@
-"""Errors of the command itself."""
+"""Errors of the command itself, and its words for those of the node."""
 
 from __future__ import annotations
 
 
 class CliError(Exception):
     """The command cannot do what was asked; the message is one line that says what to do."""
+
+
+def message_of(error: Exception) -> str:
+    """Returns what one of our errors says, in words for a person at a shell."""
+    from edgelora.errors import UnauthenticatedError
+
+    if isinstance(error, UnauthenticatedError):
+        return (
+            "the API key is wrong, or its tenant was revoked: `edgelora tenants list` shows the "
+            "tenants, `edgelora tenants add NAME` makes another"
+        )
+    return str(error)

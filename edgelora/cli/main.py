@@ -10,6 +10,9 @@ from importlib import import_module
 
 import click
 
+from edgelora.cli.errors import message_of
+from services.chassis.extras import install_command
+
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -109,11 +112,11 @@ def _usage_text(error: click.UsageError) -> str:
 
 def _explain(error: Exception) -> str:
     if _is_ours(error):
-        return str(error)
+        return message_of(error)
     if isinstance(error, ModuleNotFoundError):
         return (
-            f"the Python package {error.name} is missing: run `pip install 'edgelora[train]'`, "
-            "which brings all of them"
+            f"the Python package {error.name} is missing: run `{install_command('train')}` in the "
+            "source tree, which brings all of them"
         )
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

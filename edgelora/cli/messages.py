@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from edgelora.cli.errors import CliError
 from edgelora.v1.adapter_pb2 import Adapter, AdapterAlias, AdapterState
 from edgelora.v1.admin_service_pb2 import Tenant
-from edgelora.v1.gateway_service_pb2 import GetStatusResponse
+from edgelora.v1.gateway_service_pb2 import GetStatusResponse, ListAdaptersResponse
 
 
 def tenant_document(tenant: Tenant) -> dict[str, Any]:
@@ -44,6 +46,16 @@ def adapter_document(adapter: Adapter) -> dict[str, Any]:
 def alias_document(alias: AdapterAlias) -> dict[str, Any]:
     """An alias and its generation."""
     return {"name": alias.name, "digest": alias.digest, "generation": alias.generation}
+
+
+def check_adapters(response: ListAdaptersResponse, names: Iterable[str]) -> None:
+    """Raises CliError, with what there is, unless every name is an alias or digest of it."""
+    aliases = [alias for adapter in response.adapters for alias in adapter.aliases]
+    known = {*aliases, *(adapter.digest for adapter in response.adapters)}
+    if set(names) <= known:
+        return
+    there = f"its aliases are {', '.join(sorted(aliases))}" if aliases else "it has no aliases"
+    raise CliError(f"this tenant has no such adapter: {there}; `edgelora adapters list` shows all")
 
 
 def status_document(status: GetStatusResponse) -> dict[str, Any]:

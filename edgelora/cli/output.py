@@ -53,6 +53,11 @@ def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Tabl
     return table
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 request`, `2 requests`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def printable(text: str) -> str:
     """Drops control characters, so that text from elsewhere cannot steer the terminal."""
     return "".join(c for c in text if c in _KEPT or unicodedata.category(c) not in ("Cc", "Cs"))

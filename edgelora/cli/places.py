@@ -75,7 +75,7 @@ def layout_of(home: Path) -> StackLayout:
 def running_state(home: Path) -> StackState:
     """Returns where the stack of a home is reached. Raises CliError when none is ready."""
     state = load_state(layout_of(home).state_file)
-    if state is None:
+    if state is None or not state.is_alive():
         raise CliError(
             f"no stack is running in {home}: start one with `edgelora up`, or choose another --home"
         )

@@ -19,13 +19,16 @@ from edgelora.local_stack.state_file import load_state
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.prepare import list_models
 from services.chassis.base_model import FORMS
+from services.chassis.extras import install_command
 from services.inference.backends.choice import choose_backend
 from services.inference.backends.native_backend import NativeBackend
+from services.inference.config import KV_CACHE_DTYPES, PREFIX
 
 MIN_PYTHON = (3, 11)
 _GB = 10**9
 _MIN_DISK_BYTES = 1 * _GB
 _TORCH_LIMIT_S = 120.0
+_TORCH_REMEDY = f"run `{install_command('train')}` in the source tree"
 _FORM_OF = {"native": "native", "torch": "float32"}
 
 
@@ -61,7 +64,7 @@ def back_ends(native_obstacle: str | None, torch: Finding) -> Iterator[Finding]:
 
 def _torch() -> Finding:
     if find_spec("torch") is None:
-        return Finding("torch", Level.UNKNOWN, "not installed: training needs it")
+        return Finding("torch", Level.UNKNOWN, f"not installed, training needs it: {_TORCH_REMEDY}")
     # In a process of its own: on a processor it was not built for, it dies on import.
     try:
         done = subprocess.run(
@@ -77,12 +80,10 @@ def _torch() -> Finding:
         return Finding(
             "torch",
             Level.WARNING,
-            f"dies on import (signal {-done.returncode}): install another build",
+            f"dies on import (signal {-done.returncode}): {_TORCH_REMEDY}",
         )
     if done.returncode != 0:
-        return Finding(
-            "torch", Level.WARNING, "cannot be imported: run `pip install 'edgelora[torch]'`"
-        )
+        return Finding("torch", Level.WARNING, f"cannot be imported: {_TORCH_REMEDY}")
     return Finding("torch", Level.OK, done.stdout.strip())
 
 
@@ -106,7 +107,8 @@ def _models(layout: StackLayout, environ: Mapping[str, str]) -> Finding:
                 level = Level.WARNING
                 found.append(f"{model.name} (torch, several times slower: {choice.reason})")
             else:
-                found.append(f"{model.name} ({choice.name})")
+                kind = environ.get(f"{PREFIX}KV_CACHE_DTYPE", "").strip() or KV_CACHE_DTYPES[0]
+                found.append(f"{model.name} ({choice.name}, KV cache in {kind})")
     except (ToolchainError, ValueError) as error:
         return Finding("model", Level.PROBLEM, str(error))
     if not found:
@@ -125,7 +127,7 @@ def _disk(layout: StackLayout) -> Finding:
 
 def _port(layout: StackLayout) -> Finding:
     state = load_state(layout.state_file)
-    if state is not None:
+    if state is not None and state.is_alive():
         return Finding("port", Level.OK, f"a stack serves on {state.gateway_address}")
     if not is_free(DEFAULT_PORT):
         return Finding("port", Level.WARNING, f"{DEFAULT_PORT} is in use: another will be taken")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from edgelora.cli.messages import status_document
-from edgelora.cli.output import output_console, print_json
+from edgelora.cli.output import counted, output_console, print_json
 from edgelora.cli.places import connection, connection_options, json_option
 from edgelora.client import EdgeLoraClient
 from edgelora.v1.gateway_service_pb2 import GetStatusResponse
@@ -44,6 +44,8 @@ def status(as_json: bool, **where: Any) -> int:
 def _print(response: GetStatusResponse) -> None:
     console = output_console()
     console.print(f"model     {response.model}, context {response.max_context_tokens} tokens")
+    if response.backend:
+        console.print(f"computes  {response.backend}, KV cache in {response.kv_cache_dtype}")
     for service in response.services:
         state = "ready" if service.is_ready else "NOT READY"
         console.print(f"service   {service.name:14} {state}")
@@ -55,8 +57,8 @@ def _print(response: GetStatusResponse) -> None:
     console.print(f"device    {_device(response)}")
     usage = response.usage
     console.print(
-        f"usage     {usage.tenant_id}: {usage.num_requests} requests, "
-        f"{usage.num_prompt_tokens} prompt and {usage.num_output_tokens} output tokens, "
+        f"usage     {usage.tenant_id}: {counted(usage.num_requests, 'request')}, "
+        f"{usage.num_prompt_tokens} prompt and {counted(usage.num_output_tokens, 'output token')}, "
         f"{usage.num_running} of {usage.max_concurrent_requests} running"
     )
 

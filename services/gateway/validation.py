@@ -106,7 +106,8 @@ def _check_adapters(adapters: Sequence[AdapterSelection]) -> None:
         field = f"adapters[{index}]"
         check_adapter_name(selection.adapter, f"{field}.adapter")
         if selection.adapter in seen:
-            raise _invalid(f"{field}.adapter", "names an adapter that is chosen twice")
+            rule = "names an adapter again: give each once, with its whole strength"
+            raise _invalid(f"{field}.adapter", rule)
         seen.add(selection.adapter)
         if selection.HasField("strength") and not (
             math.isfinite(selection.strength) and 0.0 <= selection.strength <= MAX_STRENGTH

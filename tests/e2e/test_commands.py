@@ -72,7 +72,7 @@ def test_from_a_new_tenant_to_an_answer_and_back(up, adapter):
     assert up.run("adapters", "list", *who).startswith("there are no adapters")
 
     up.run("tenants", "revoke", "garage")
-    assert "edgelora: " in up.run(*ask, status=1)
+    assert "edgelora tenants add NAME" in up.run(*ask, status=1)
     revoked = {tenant["tenant_id"]: tenant for tenant in up.run_json("tenants", "list")}["garage"]
     assert revoked["revoked_at"] is not None
 
@@ -93,10 +93,17 @@ def test_the_status_names_every_service_and_ends_with_0(up):
     text = up.run("status", "--tenant", "shared")
     for service in ("scheduler", "adapter_store", "inference", "monitor"):
         assert re.search(rf"^service +{service} +ready$", text, re.M)
+    assert re.search(r"^computes +(native|torch), KV cache in \w+$", text, re.M)
     document = up.run_json("status", "--tenant", "shared")
     assert document["usage"]["tenant_id"] == "shared"
     assert all(service["is_ready"] for service in document["services"])
     assert {process["service"] for process in document["device"]["processes"]} >= {"inference"}
+
+
+def test_a_cut_answer_says_so_beside_it(up):
+    command = [EDGELORA, "chat", "--tenant", "shared", "--max-tokens", "4", "-m", "Tell a story."]
+    done = subprocess.run(command, env=up.environ, capture_output=True, text=True, check=True)
+    assert done.stderr == "(cut at 4 tokens: give more with --max-tokens)\n"
 
 
 def test_a_message_may_come_through_standard_input(up):
@@ -186,9 +193,9 @@ def test_what_is_wrong_in_a_chat_does_not_end_it(chat):
     chat.send("/adapter nobody=3\n")
     chat.expect(r"strength from 0 to 2.*\s+you> ")
     chat.send("/adapter nobody\n")
-    chat.expect(r"now with nobody\s+you> ")
-    chat.send("Hello\n")
-    chat.expect(r"edgelora: you have no such adapter.*\s+you> ")
+    chat.expect(r"edgelora: this tenant has no such adapter.*\s+you> ")
+    chat.send("/nonsense\n")
+    chat.expect(r"there is no such command\s+/adapter.*\s+you> ")
     chat.send("/help\n")
     chat.expect(r"/quit.*\s+you> ")
     chat.send("/quit\n")

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from services.chassis.base_model import FLOAT32_FILE, NATIVE_FILE, BaseModel
+from services.chassis.extras import install_command
 from services.chassis.settings import ConfigError
 from services.inference.backends.base import Backend
 from services.inference.backends.native_backend import NativeBackend
@@ -71,5 +72,5 @@ def _native_obstacle(model: BaseModel) -> str | None:
 
 def _torch_obstacle(model: BaseModel) -> str | None:
     if find_spec("torch") is None:
-        return "torch is not installed: run `pip install 'edgelora[torch]'`"
+        return f"torch is not installed: run `{install_command('torch')}` in the source tree"
     return model.obstacle(FLOAT32_FILE)

@@ -3,6 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
+from bench.registry import BENCHMARKS
 from edgelora.cli import bench as command
 
 
@@ -47,3 +48,9 @@ def test_shape_and_threads_are_handed_on(asked):
     assert as_json
     assert isinstance(invoke("engine", "--shape", "7b").exception, Exception)
     assert len(asked) == 1
+
+
+def test_the_help_says_what_each_benchmark_measures():
+    lines = invoke("--help").output.splitlines()
+    said = {line.split()[0] for line in lines if len(line.split()) > 3}
+    assert set(BENCHMARKS) <= said

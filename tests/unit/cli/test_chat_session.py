@@ -50,3 +50,9 @@ def test_adapters_have_strength_1_unless_said_otherwise():
 def test_a_strength_out_of_range_is_refused(word):
     with pytest.raises(CliError, match="strength from 0 to 2"):
         parse_adapters([word])
+
+
+@pytest.mark.parametrize("words", [["a", "a"], ["a=0.5", "b", "a=0.5"]])
+def test_an_adapter_that_comes_twice_is_refused_and_no_strength_is_lost(words):
+    with pytest.raises(CliError, match=f"adapter {len(words)} was named before: give each once"):
+        parse_adapters(words)

@@ -141,7 +141,11 @@ def test_a_model_is_shown_with_what_computes_it(capsys):
     assert run(["doctor", "--json", "--home", str(prepared_model().parents[1])]) == 0
     findings = json.loads(capsys.readouterr().out)["findings"]
     (model,) = (finding for finding in findings if finding["name"] == "model")
-    expected = "(torch, several times slower: " if NativeBackend.probe() else "(native)"
+    expected = (
+        "(torch, several times slower: "
+        if NativeBackend.probe()
+        else "(native, KV cache in float16)"
+    )
     assert f"smollm2-135m-instruct {expected}" in model["text"]
 
 

@@ -1,6 +1,7 @@
 """Every error is one line on standard error that says what to do; never a traceback."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from edgelora.cli.main import run
+from edgelora.errors import UnauthenticatedError
+from edgelora.local_stack.state_file import StackState
 
 EDGELORA = Path(sys.executable).parent / "edgelora"
 
@@ -90,7 +93,52 @@ def test_a_key_file_that_is_not_there_is_one_line(fails, tmp_path):
 
 def test_a_gateway_that_does_not_answer_is_one_line(fails, monkeypatch):
     monkeypatch.setenv("EDGELORA_API_KEY", "k")
-    fails("status", "--address", "127.0.0.1:1")
+    said = fails("status", "--address", "127.0.0.1:1")
+    assert said == (
+        "edgelora: no node answers at 127.0.0.1:1: start one with `edgelora up`, "
+        "or check the address\n"
+    )
+    assert "no node answers at unix:" in fails("tenants", "list", "--admin-address", "unix:/none")
+
+
+def test_the_file_of_a_launcher_that_was_killed_is_no_running_stack(fails, monkeypatch, tmp_path):
+    monkeypatch.setenv("EDGELORA_API_KEY", "k")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    (tmp_path / "home").mkdir()
+    StackState(
+        launcher_pid=gone.pid,
+        run_dir="/nowhere",
+        gateway_address="127.0.0.1:1",
+        admin_address="unix:/nowhere",
+        model="m",
+        is_ready=True,
+    ).save(tmp_path / "home/stack.json")
+    for command in (["status"], ["tenants", "list"]):
+        assert "no stack is running" in fails(*command)
+
+
+def test_a_key_the_node_does_not_know_is_said_for_people(fails, monkeypatch):
+    def refuse(*_arguments, **_options):
+        raise UnauthenticatedError("send the metadata")
+
+    monkeypatch.setattr("edgelora.cli.status.connection", refuse)
+    assert "`edgelora tenants add NAME` makes another" in fails("status")
+
+
+def test_a_directory_without_an_adapter_is_said_before_a_stack_is_looked_for(fails, tmp_path):
+    assert "adapter_config.json is missing" in fails("adapters", "add", str(tmp_path))
+    (tmp_path / "adapter_config.json").write_text("{}")
+    assert "adapter_model.safetensors is missing" in fails("adapters", "add", str(tmp_path))
+
+
+def test_a_taken_port_is_said_before_a_model_is_looked_for(fails):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        said = fails("up", "--once", "--port", str(port), "--model", "not-prepared")
+    assert f"port {port} is in use" in said
 
 
 def test_a_model_that_is_not_prepared_is_named(fails):
@@ -135,7 +183,8 @@ def test_an_unexpected_error_shows_its_traceback_only_on_request(fails, monkeypa
 
 def test_a_missing_package_is_said_with_the_remedy(fails, monkeypatch):
     monkeypatch.setitem(sys.modules, "edgelora.cli.training", None)
-    assert "pip install 'edgelora[train]'" in fails("train", "--demo", "email")
+    said = fails("train", "--demo", "email")
+    assert f"`{sys.executable} -m pip install -e '.[train]'` in the source tree" in said
 
 
 def test_a_reader_that_has_enough_gets_no_complaint():

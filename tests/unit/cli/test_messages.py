@@ -2,11 +2,19 @@
 
 import json
 
-from edgelora.cli.messages import adapter_document, status_document, tenant_document
+import pytest
+
+from edgelora.cli.errors import CliError
+from edgelora.cli.messages import (
+    adapter_document,
+    check_adapters,
+    status_document,
+    tenant_document,
+)
 from edgelora.cli.status import _print
 from edgelora.v1.adapter_pb2 import Adapter, AdapterState
 from edgelora.v1.admin_service_pb2 import Tenant
-from edgelora.v1.gateway_service_pb2 import GetStatusResponse, ServiceStatus
+from edgelora.v1.gateway_service_pb2 import GetStatusResponse, ListAdaptersResponse, ServiceStatus
 
 
 def test_a_tenant_that_was_not_revoked_has_no_time_of_it():
@@ -28,6 +36,16 @@ def test_an_adapters_state_is_a_word():
     json.dumps(document)
 
 
+def test_an_adapter_the_tenant_lacks_is_answered_with_those_it_has():
+    digest = "sha256:" + "0" * 64
+    response = ListAdaptersResponse(adapters=[Adapter(digest=digest, aliases=["mail", "letters"])])
+    check_adapters(response, ["mail", digest])
+    with pytest.raises(CliError, match="no such adapter: its aliases are letters, mail"):
+        check_adapters(response, ["mail", "notes"])
+    with pytest.raises(CliError, match="it has no aliases"):
+        check_adapters(ListAdaptersResponse(), ["mail"])
+
+
 def test_a_sensor_that_says_nothing_is_absent_in_json_and_unknown_in_text(capsys):
     response = GetStatusResponse(model="m", services=[ServiceStatus(name="monitor", is_ready=True)])
     response.device.memory_available_bytes = 2_000_000_000
@@ -37,6 +55,16 @@ def test_a_sensor_that_says_nothing_is_absent_in_json_and_unknown_in_text(capsys
     _print(response)
     out = capsys.readouterr().out
     assert "temperature unknown, memory free 2.0 GB" in out
+
+
+def test_the_back_end_is_shown_and_one_request_is_one(capsys):
+    response = GetStatusResponse(backend="native", kv_cache_dtype="int8")
+    response.usage.num_requests = 1
+    response.usage.num_output_tokens = 2
+    _print(response)
+    out = capsys.readouterr().out
+    assert "computes  native, KV cache in int8" in out
+    assert "1 request, 0 prompt and 2 output tokens" in out
 
 
 def test_without_a_monitor_the_device_is_unknown(capsys):

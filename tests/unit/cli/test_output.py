@@ -8,6 +8,8 @@ from rich.console import Console
 from edgelora.cli import output
 from edgelora.cli.demo_run import StreamResult
 from edgelora.cli.demo_view import DemoView, print_results, results_document
+from edgelora.cli.start_view import StartView
+from edgelora.local_stack.supervisor import ServiceState
 
 
 def result(**changes):
@@ -48,6 +50,22 @@ def test_the_table_has_a_row_for_each_tenant_with_rates_and_share(capsys):
     ]
     assert lines[1] == ["office", "email", "250", "20.0", "41", "31%", "stop"]
     assert lines[2] == ["home", "home", "250", "20.0", "41", "25%", "stop"]
+
+
+def test_shares_of_the_batch_are_not_taken_for_parts_of_one_whole():
+    console = plain_console()
+    print_results(console, [result()])
+    assert "share of batch: of the steps a stream was in" in console.export_text()
+
+
+def test_a_service_that_is_given_up_is_left_to_the_error_that_ends_the_command():
+    console = plain_console()
+    view = StartView(console)
+    view.report("inference", ServiceState.RESTARTING, "was killed by signal 9")
+    view.report("inference", ServiceState.GIVEN_UP, "ended with status 2")
+    text = console.export_text()
+    assert "inference was killed by signal 9: restarting" in text
+    assert "status 2" not in text
 
 
 def test_a_failed_stream_is_a_row_with_dashes_and_its_error(capsys):
