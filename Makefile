@@ -6,7 +6,7 @@
 #   make native              build the native core again
 #   make native-sanitize     its checks under the address, undefined and thread sanitizers, longer
 #   make native-fuzz         its fuzz targets for FUZZ_SECONDS (600) of processor time
-#   make native-lint         clang-tidy on it
+#   make native-lint         clang-tidy on it; docs/operations.md names the tools these three need
 #   make bench-peers         environments for the engines the benchmarks compare with
 #   make bench-results       every benchmark into bench/results, then the page (an hour, idle machine)
 #   make bench-page          bench/RESULTS.md and its pictures from bench/results
@@ -45,18 +45,23 @@ setup: $(VENV)/.ready-dev
 native:
 	@PYTHON='$(PYTHON)' scripts/setup.sh '$(VENV)' native
 
+# A tool that is missing fails these two, where `make test` would skip.
 native-sanitize: $(VENV)/.ready-dev
-	@EDGELORA_NATIVE_ROWS=1000 $(bin)/pytest tests/integration/native/test_sanitizers.py
+	@echo 'native-sanitize: builds three variants when sources have changed, then names each run as it ends'
+	@EDGELORA_NATIVE_TOOLS=required EDGELORA_NATIVE_ROWS=1000 $(bin)/pytest -v tests/integration/native/test_sanitizers.py
 
 FUZZ_SECONDS ?= 600
 
 native-fuzz: $(VENV)/.ready-dev
-	@EDGELORA_FUZZ_SECONDS='$(FUZZ_SECONDS)' $(bin)/pytest tests/integration/native/test_fuzz.py
+	@echo 'native-fuzz: builds when sources have changed, then runs four fuzzers at once, each for a quarter of $(FUZZ_SECONDS) s, in silence'
+	@EDGELORA_NATIVE_TOOLS=required EDGELORA_FUZZ_SECONDS='$(FUZZ_SECONDS)' $(bin)/pytest tests/integration/native/test_fuzz.py
 
 native-lint: build/native/lint/.clean
 
 # Checked again when something has changed.
 build/native/lint/.clean: $(native)
+	@for tool in cmake clang++ run-clang-tidy; do command -v $$tool >/dev/null || { \
+		echo "native-lint: $$tool is missing: run 'apt-get install cmake clang clang-tidy' (as root)" >&2; exit 1; }; done
 	@cmake -S services/inference/native -B $(@D) -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DEDGELORA_CHECK=ON -DEDGELORA_FUZZ=ON >/dev/null
 	@run-clang-tidy -quiet -j 2 -p $(@D) >$(@D)/report 2>/dev/null || { grep -A3 'error:' $(@D)/report; exit 1; }
 	@touch $@

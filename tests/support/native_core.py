@@ -39,14 +39,24 @@ _TOOLS = {
     "fuzz": ("clang++",),
 }
 
+_PACKAGES = {
+    "c++": "g++",
+    "clang++": "clang libclang-rt-dev",
+    "aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu libc6-dev-arm64-cross",
+    "qemu-aarch64": "qemu-user",
+}
+"""Debian packages of tools that are not called as they are."""
+
 
 def missing_tool(variant: str = "release") -> str | None:
     """What a variant needs and this machine lacks; None when it can be built and run."""
     tools = ("c++", "cmake", *_TOOLS.get(variant, ()))
     missing = next((tool for tool in tools if shutil.which(tool) is None), None)
-    if missing is None and variant == "fuzz" and not _has_fuzzer():
+    if missing is not None:
+        return f"{missing} (Debian: {_PACKAGES.get(missing, missing)})"
+    if variant == "fuzz" and not _has_fuzzer():
         return "clang's libFuzzer (Debian: libclang-rt-dev)"
-    return missing
+    return None
 
 
 def _has_fuzzer() -> bool:
