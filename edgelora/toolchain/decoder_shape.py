@@ -17,6 +17,24 @@ ARCHITECTURES = {
 }
 """Served families (`model_type` of a config.json) and their Hugging Face architectures."""
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+_MOST = {
+    "vocab_size": 2**20,
+    "hidden_size": 2**16,
+    "intermediate_size": 2**18,
+    "num_layers": 1024,
+    "num_heads": 1024,
+    "num_kv_heads": 1024,
+    "head_dim": 512,
+    "max_context_tokens": 2**20,
+}
+"""The largest sizes that a packed file may have (services/inference/native)."""
+_MOST_EPSILON = 1.0
+_MOST_ATTENTION_FACTOR = 100.0
+
+
+def is_count(value: object) -> bool:
+    """Whether a value from a file is a whole number; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +67,23 @@ class DecoderShape:
 
     def __post_init__(self) -> None:
         """Raises ToolchainError for numbers that no decoder has."""
-        counts = (
-            *(self.vocab_size, self.hidden_size, self.intermediate_size, self.num_layers),
-            *(self.num_heads, self.num_kv_heads, self.head_dim, self.max_context_tokens),
-        )
-        if min(counts) < 1 or self.num_heads % self.num_kv_heads or self.head_dim % 2:
+        # First of all, for what follows takes time and memory in proportion.
+        for name, most in _MOST.items():
+            size = getattr(self, name)
+            if not is_count(size) or not 1 <= size <= most:
+                raise ToolchainError(
+                    f"the model's {name} is out of range: whole numbers from 1 to {most} are served"
+                )
+        if self.num_heads % self.num_kv_heads or self.head_dim % 2:
             raise ToolchainError("the model's sizes do not fit together: copy it again")
-        if not all(0 < real < math.inf for real in (self.rope_theta, self.rms_norm_eps)):
+        if not (0 < self.rope_theta < math.inf and 0 < self.rms_norm_eps <= _MOST_EPSILON):
             raise ToolchainError("the model's rope theta or norm epsilon is not a positive number")
         try:
-            self.rotary()
+            rotary = self.rotary()
         except ValueError as error:
             raise ToolchainError(str(error)) from error
+        if rotary.attention_factor > _MOST_ATTENTION_FACTOR:
+            raise ToolchainError("the model's rope_scaling has an attention_factor out of range")
 
     def rotary(self) -> RotaryFrequencies:
         """How fast each pair of values in a head turns."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from edgelora.toolchain.decoder_shape import DecoderShape
+from edgelora.toolchain.decoder_shape import DecoderShape, is_count
 from edgelora.toolchain.errors import ToolchainError
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 """Served values of `general.architecture`. Mistral's files say llama."""
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,9 @@ class GgufMetadata:
             raise ToolchainError(f"{file_name} is one part of several: merge them into one file")
         return cls(architecture, fields)
 
-    def shape(self, *, tied_embeddings: bool, rope_factors: list[float] | None) -> DecoderShape:
+    def shape(
+        self, *, vocab_size: int, tied_embeddings: bool, rope_factors: list[float] | None
+    ) -> DecoderShape:
         """The model's numbers. Raises ToolchainError for one that is missing or not served."""
         heads = self._count("attention.head_count")
         hidden = self._count("embedding_length")
@@ -53,7 +55,7 @@ class GgufMetadata:
         window = self._count("attention.sliding_window", context)
         return DecoderShape(
             family=self.architecture,
-            vocab_size=len(self.fields.get("tokenizer.ggml.tokens", ())),
+            vocab_size=vocab_size,
             hidden_size=hidden,
             intermediate_size=self._count("feed_forward_length"),
             num_layers=self._count("block_count"),
@@ -111,15 +113,15 @@ class GgufMetadata:
 
     def _count(self, key: str, default: int | None = None) -> int:
         value = self._get(key, default)
-        if not isinstance(value, int) or value <= 0:
+        if not is_count(value) or value <= 0:
             raise ToolchainError(
                 f"the file's {self.architecture}.{key} is missing or not a positive number"
             )
-        return value
+        return int(value)
 
     def _real(self, key: str, default: float | None = None) -> float:
         value = self._get(key, default)
-        if not isinstance(value, int | float) or not 0 < value < math.inf:
+        if not isinstance(value, int | float) or not 0 < value <= _MAX_FLOAT32:
             raise ToolchainError(
                 f"the file's {self.architecture}.{key} is missing or not a positive number"
             )

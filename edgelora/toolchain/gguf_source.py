@@ -44,13 +44,14 @@ def open_gguf(path: Path) -> ModelSource:
     """Opens a GGUF file. Raises ToolchainError for a damaged file and for what is not served."""
     fields, stored = _read(path)
     metadata = GgufMetadata.read(fields, path.name)
+    vocabulary = GgufVocabulary.read(metadata.fields)
     factors = stored.pop(ROPE_FACTORS, None)
     shape = metadata.shape(
+        vocab_size=len(vocabulary.tokens),
         tied_embeddings="output.weight" not in stored,
         rope_factors=None if factors is None else np.asarray(factors.data, np.float32).tolist(),
     )
     tensors = [_tensor(tensor, metadata.architecture, shape) for tensor in stored.values()]
-    vocabulary = GgufVocabulary.read(metadata.fields)
     return ModelSource(
         digest=file_digest(path),
         shape=shape,

@@ -9,9 +9,11 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, processors
 
 from edgelora.toolchain.byte_level_bpe import PRE_TOKENIZERS, byte_level_tokenizer
-from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.decoder_shape import is_count
+from edgelora.toolchain.errors import ToolchainError, refusing
 from edgelora.toolchain.model_source import TokenizerFiles
 from edgelora.toolchain.sentence_piece import sentence_piece_tokenizer
+from edgelora.toolchain.template_source import read_template
 
 _CONTROL_TOKEN = 3
 _USER_DEFINED_TOKEN = 4
@@ -38,7 +40,7 @@ class GgufVocabulary:
     def token_id(self, role: str) -> int | None:
         """The id of the token with a `role` (bos, eos, eot, padding, unknown), if there is one."""
         value = self.metadata.get(f"tokenizer.ggml.{role}_token_id")
-        if value is not None and not (isinstance(value, int) and 0 <= value < len(self.tokens)):
+        if value is not None and not (is_count(value) and 0 <= value < len(self.tokens)):
             raise ToolchainError(f"the file's {role} token is none of its vocabulary: {_OTHER_WAY}")
         return value
 
@@ -54,7 +56,19 @@ class GgufVocabulary:
 
         Raises ToolchainError when its kind, or its way of splitting text, is not known here.
         """
-        tokenizer = self._tokenizer()
+        with refusing(f"the file's vocabulary is damaged: {_OTHER_WAY}"):
+            document = self._tokenizer().to_str(pretty=False)
+        return TokenizerFiles(
+            document=document,
+            bos_token=self._text("bos"),
+            eos_token=self._text("eos") or self.tokens[self.end_ids()[0]],
+            pad_token=self._text("padding"),
+            unk_token=self._text("unknown"),
+            chat_template=read_template(self.metadata.get("tokenizer.chat_template")),
+        )
+
+    def _tokenizer(self) -> Tokenizer:
+        tokenizer = self._plain_tokenizer()
         tokenizer.add_special_tokens(self._added(_CONTROL_TOKEN))
         tokenizer.add_tokens(self._added(_USER_DEFINED_TOKEN))
         bos = self.token_id("bos")
@@ -65,31 +79,21 @@ class GgufVocabulary:
             tokenizer.post_processor = processors.TemplateProcessing(
                 single=[start, "$A"], pair=[start, "$A", "$B"], special_tokens=[(start, bos)]
             )
-        return TokenizerFiles(
-            document=tokenizer.to_str(pretty=False),
-            bos_token=self._text("bos"),
-            eos_token=self._text("eos") or self.tokens[self.end_ids()[0]],
-            pad_token=self._text("padding"),
-            unk_token=self._text("unknown"),
-            chat_template=self.metadata.get("tokenizer.chat_template"),
-        )
+        return tokenizer
 
-    def _tokenizer(self) -> Tokenizer:
+    def _plain_tokenizer(self) -> Tokenizer:
         kind = self.metadata.get("tokenizer.ggml.model")
         split = self.metadata.get("tokenizer.ggml.pre", "gpt-2")
-        try:
-            if kind == "gpt2" and split in PRE_TOKENIZERS:
-                merges = self.metadata.get("tokenizer.ggml.merges", [])
-                return byte_level_tokenizer(self.tokens, merges, split)
-            if kind == "llama":
-                return sentence_piece_tokenizer(
-                    self.tokens,
-                    self.metadata.get("tokenizer.ggml.scores", []),
-                    unknown=self._text("unknown"),
-                    has_space_prefix=self.metadata.get("tokenizer.ggml.add_space_prefix", True),
-                )
-        except Exception as error:  # the library raises nothing narrower
-            raise ToolchainError(f"the file's vocabulary is damaged: {_OTHER_WAY}") from error
+        if kind == "gpt2" and isinstance(split, str) and split in PRE_TOKENIZERS:
+            merges = self.metadata.get("tokenizer.ggml.merges", [])
+            return byte_level_tokenizer(self.tokens, merges, split)
+        if kind == "llama":
+            return sentence_piece_tokenizer(
+                self.tokens,
+                self.metadata.get("tokenizer.ggml.scores", []),
+                unknown=self._text("unknown"),
+                has_space_prefix=self.metadata.get("tokenizer.ggml.add_space_prefix", True),
+            )
         raise ToolchainError(
             f"the file's tokenizer ({kind!r}, split {split!r}) is not supported; supported: "
             f"'llama', and 'gpt2' with split {', '.join(PRE_TOKENIZERS)}: {_OTHER_WAY}"

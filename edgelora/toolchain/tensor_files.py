@@ -8,6 +8,7 @@ format is a little-endian 64-bit header length, a JSON header and the bytes
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 from collections.abc import Iterable
@@ -18,11 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgelora.toolchain.decoder_shape import is_count
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.model_source import ALL_ROWS, check_finite
 from edgelora.toolchain.progress import Bar
 
 _MAX_HEADER_BYTES = 64 * 1024 * 1024
+_MAX_COUNT = 2**62
 _ITEMS: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
@@ -60,27 +63,38 @@ def open_tensors(path: Path) -> dict[str, StoredTensor]:
     try:
         header = json.loads(data[8:header_end].tobytes())
         entries = [
-            (name, entry["dtype"], tuple(entry["shape"]), *entry["data_offsets"])
+            (name, entry["dtype"], _counts(entry["shape"]), *_counts(entry["data_offsets"], 2))
             for name, entry in header.items()
             if name != "__metadata__"
         ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ToolchainError(f"{path.name} has a broken header: copy it again") from error
     tensors = {}
     for name, dtype, shape, begin, end in entries:
-        if dtype not in _ITEMS:
+        if not isinstance(dtype, str) or dtype not in _ITEMS:
             raise ToolchainError(
-                f"{path.name}: tensor {name} has dtype {dtype}, expected one of "
+                f"{path.name}: tensor {name!r} has dtype {dtype!r}, expected one of "
                 f"{', '.join(_ITEMS)}: save the model in one of these"
             )
-        count = int(np.prod(shape, dtype=np.int64))
         if (
-            not 0 <= begin <= end <= size - header_end
-            or end - begin != count * _ITEMS[dtype].itemsize
+            not begin <= end <= size - header_end
+            or end - begin != math.prod(shape) * _ITEMS[dtype].itemsize
         ):
-            raise ToolchainError(f"{path.name}: tensor {name} is cut: copy the file again")
+            raise ToolchainError(f"{path.name}: tensor {name!r} is cut: copy the file again")
         tensors[name] = StoredTensor(shape, dtype, data[header_end + begin : header_end + end])
     return tensors
+
+
+def _counts(values: object, length: int | None = None) -> tuple[int, ...]:
+    """A list of whole numbers. Raises TypeError for anything else, ValueError for another length.
+
+    A bound on each keeps numpy from seeing what it can not hold.
+    """
+    if not isinstance(values, list) or not all(is_count(one) for one in values):
+        raise TypeError
+    if not all(0 <= one < _MAX_COUNT for one in values) or length not in (None, len(values)):
+        raise ValueError
+    return tuple(values)
 
 
 def write_float32(

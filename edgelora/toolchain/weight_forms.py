@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from edgelora.toolchain.errors import ToolchainError
@@ -13,30 +12,28 @@ from edgelora.toolchain.model_source import ModelSource
 from edgelora.toolchain.progress import progress_bar
 from edgelora.toolchain.published_directory import published_file
 from services.chassis.base_model import FORMS, file_digest
+from services.chassis.native_core import native_core_obstacle
 
 WEIGHTS = (*FORMS, "both")
 """Choices of the weights to write."""
 
-_NATIVE_PACKAGE = "edgelora_native"
 _BYTES_PER_VALUE = {"native": 34 / 32, "float32": 4.0}
 """Most bytes that a weight takes in a form."""
 
 
 def chosen_forms(weights: str | None) -> list[str]:
-    """Returns the forms that a choice means: None is native where the native core is installed.
+    """Returns the forms that a choice means: None is native where the native core can be used.
 
     Raises ToolchainError for an unknown choice, and for native weights where there is no core.
     """
-    is_native_here = find_spec(_NATIVE_PACKAGE) is not None
+    obstacle = native_core_obstacle()
     if weights is None:
-        weights = "native" if is_native_here else "float32"
+        weights = "native" if obstacle is None else "float32"
     if weights not in WEIGHTS:
         raise ToolchainError(f"weights must be one of {', '.join(WEIGHTS)}")
     forms = list(FORMS) if weights == "both" else [weights]
-    if "native" in forms and not is_native_here:
-        raise ToolchainError(
-            "native weights need the native core: run `make native`, or use --weights float32"
-        )
+    if "native" in forms and obstacle is not None:
+        raise ToolchainError(f"no native weights: {obstacle}; or use --weights float32")
     return forms
 
 

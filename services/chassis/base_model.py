@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 FILE_NAME = "edgelora_model.json"
 FORMAT_VERSION = 2
@@ -22,6 +23,8 @@ FLOAT32_FILE = "model.safetensors"
 """Weights in fp32, for the torch back end and for training."""
 FORMS: Mapping[str, str] = {"native": NATIVE_FILE, "float32": FLOAT32_FILE}
 """The forms of the weights, as `edgelora model prepare --weights` names them, and their files."""
+
+_DAMAGED = "is damaged: run `edgelora model prepare --force`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +52,33 @@ class BaseModel:
     def load(cls, directory: Path) -> BaseModel:
         """Reads the description from a prepared model directory.
 
-        Raises FileNotFoundError when the directory was not prepared, ValueError when the file was
-        written by another format version.
+        Raises FileNotFoundError when the directory was not prepared, ValueError when the file is
+        damaged or was written by another format version.
         """
-        document = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
+        document = read_object(directory / FILE_NAME)
         version = document.pop("format_version", None)
         if version != FORMAT_VERSION:
             raise ValueError(
                 f"{FILE_NAME} has format version {version}, this release reads {FORMAT_VERSION}: "
                 "run `edgelora model prepare --force`"
             )
-        targets = {name: (shape[0], shape[1]) for name, shape in document.pop("targets").items()}
-        return cls(targets=targets, **document)
+        try:
+            targets = {name: _pair(shape) for name, shape in document.pop("targets").items()}
+            model = cls(targets=targets, **document)
+            is_whole = model._has_right_kinds()
+        except (LookupError, TypeError, AttributeError):
+            is_whole = False
+        if not is_whole:
+            raise ValueError(f"{FILE_NAME} {_DAMAGED}")
+        return model
+
+    def _has_right_kinds(self) -> bool:
+        texts = (self.name, self.digest, self.family, *self.files.keys(), *self.files.values())
+        counts = (self.vocab_size, self.hidden_size, self.num_layers, self.max_context_tokens)
+        sizes = [size for shape in self.targets.values() for size in shape]
+        return all(isinstance(one, str) for one in texts) and all(
+            type(one) is int and one > 0 for one in (*counts, *sizes)
+        )
 
     def save(self, directory: Path) -> None:
         """Writes the description into a prepared model directory, at once or not at all."""
@@ -92,6 +110,24 @@ class BaseModel:
         form = next(form for form, name in FORMS.items() if name == file)
         source = "" if self.name == DEFAULT_NAME else f" SOURCE --name {self.name}"
         return f"edgelora model prepare{source} --weights {form}"
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Reads a JSON file of a prepared directory.
+
+    Raises FileNotFoundError, and ValueError with the remedy when it holds no JSON object.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name} {_DAMAGED}") from error
+    if not isinstance(document, dict):
+        raise ValueError(f"{path.name} {_DAMAGED}")
+    return document
+
+
+def _pair(shape: list[int]) -> tuple[int, int]:
+    return shape[0], shape[1]
 
 
 def file_digest(path: Path) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_MOST_RADIANS = 1e6
+"""A position; beyond it float32 holds no angle."""
 KINDS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 
 
@@ -55,7 +57,7 @@ def rotary_frequencies(config: Mapping[str, Any], head_dim: int) -> RotaryFreque
             frequencies = _scaled(kind, plain, theta, trained, scaling)
     except ArithmeticError as error:
         raise ValueError("config.json: rope_scaling holds a number out of range") from error
-    if not np.isfinite(frequencies.inverse).all():
+    if not (frequencies.inverse < _MOST_RADIANS).all():
         raise ValueError("config.json: rope_scaling holds a number out of range")
     return frequencies
 

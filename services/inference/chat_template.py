@@ -7,7 +7,6 @@ as plain text, by the tokenizer.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from edgelora.errors import InvalidRequestError
+from services.chassis.base_model import read_object
 
 FILE_NAME = "tokenizer_config.json"
 _MARKER_DIGITS = 24
@@ -62,7 +62,7 @@ class ChatTemplate:
     def load(cls, directory: Path, control_tokens: Sequence[str]) -> ChatTemplate | None:
         """Reads a prepared model directory; None when the model has no template."""
         path = directory / FILE_NAME
-        document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        document = read_object(path) if path.exists() else {}
         source = document.get("chat_template")
         if isinstance(source, list):
             named = {entry["name"]: entry["template"] for entry in source}

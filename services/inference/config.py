@@ -13,6 +13,8 @@ PREFIX = "EDGELORA_INFERENCE_"
 BACKENDS = ("auto", "native", "torch")
 DTYPES = ("float32", "bfloat16")
 KV_CACHE_DTYPES = ("float16", "int8")
+_MAX_THREADS = 256
+"""What the native core takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class InferenceConfig:
     backend: str
     """BACKEND: `auto`, `native` or `torch`; auto takes native where it runs, default auto."""
     num_threads: int
-    """THREADS: threads the back end computes with, default one for each physical
+    """THREADS: threads the back end computes with, up to 256, default one for each physical
     core of this process."""
     dtype: str
     """DTYPE: `float32` or `bfloat16`, of the torch back end's weights and KV cache, default
@@ -89,7 +91,9 @@ class InferenceConfig:
             shared_blob_directory=None if shared == "-" else Path(shared),
             seal_key=settings.secret_file("SEAL_KEY_FILE"),
             backend=settings.choice("BACKEND", "auto", BACKENDS),
-            num_threads=settings.integer("THREADS", count_physical_cores(), low=1, high=1024),
+            num_threads=settings.integer(
+                "THREADS", min(count_physical_cores(), _MAX_THREADS), low=1, high=_MAX_THREADS
+            ),
             dtype=settings.choice("DTYPE", "float32", DTYPES),
             max_loras=settings.integer("MAX_LORAS", 16, low=1, high=1024),
             max_lora_rank=settings.integer("MAX_LORA_RANK", 64, low=1, high=512),

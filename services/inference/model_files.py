@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from services.chassis.base_model import read_object
 from services.inference.tokenizer import TextTokenizer
 
 _CANARY = "Tell me about the weather, please."
 
 
 def read_eos_token_ids(directory: Path, tokenizer: TextTokenizer) -> frozenset[int]:
-    """Ids that end a generation: those of config.json and the tokenizer's own end token."""
+    """Ids that end a generation: those of config.json and the tokenizer's own end token.
+
+    Raises ValueError when config.json or tokenizer_config.json is damaged.
+    """
     ids: set[int] = set()
-    config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    stated = config.get("eos_token_id")
-    ids.update(stated if isinstance(stated, list) else [] if stated is None else [stated])
+    stated = read_object(directory / "config.json").get("eos_token_id")
+    stated = stated if isinstance(stated, list) else [] if stated is None else [stated]
+    if not all(type(one) is int for one in stated):
+        raise ValueError("config.json has an eos_token_id of a wrong kind: prepare the model again")
+    ids.update(stated)
     path = directory / "tokenizer_config.json"
     if path.exists():
-        token = json.loads(path.read_text(encoding="utf-8")).get("eos_token")
+        token = read_object(path).get("eos_token")
         spelling = token.get("content") if isinstance(token, dict) else token
         token_id = tokenizer.token_id(spelling) if isinstance(spelling, str) else None
         if token_id is not None:

@@ -76,11 +76,13 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
         model = BaseModel.load(config.model_directory)
         tokenizer = TextTokenizer.load(config.model_directory)
         template = ChatTemplate.load(config.model_directory, tokenizer.control_tokens)
+        engine_config = make_engine_config(
+            config, model, tokenizer, backend.kv_bytes_per_token(config.model_directory)
+        )
+    except ConfigError:
+        raise
     except ValueError as error:
         raise ConfigError(f"{PREFIX}MODEL_DIRECTORY: {error}") from error
-    engine_config = make_engine_config(
-        config, model, tokenizer, backend.kv_bytes_per_token(config.model_directory)
-    )
     engine = Engine(backend, engine_config)
     max_sequence_tokens = min(model.max_context_tokens, engine_config.capacity_tokens)
     encoder = PromptEncoder(tokenizer, template, max_sequence_tokens)

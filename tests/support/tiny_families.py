@@ -108,11 +108,14 @@ def save_gguf(
     other_kinds: dict[str, gguf.GGMLQuantizationType] | None = None,
     metadata: dict[str, Any] | None = None,
     rope_factors: np.ndarray | None = None,
+    merges: list[str] | None = None,
+    chat_template: str | int = CHAT_TEMPLATE,
 ) -> None:
     """Writes a GGUF file as llama.cpp's converter does; Mistral is a llama there.
 
     Matrices become `kind`, or what `other_kinds` says for a part of their GGUF name; everything
     else stays fp32. `metadata` replaces or adds numbers of the architecture; None leaves one out.
+    `merges` replaces the tokenizer's own; `chat_template` may be of a wrong kind.
     """
     config: Any = model.config
     architecture = {"mistral": "llama"}.get(config.model_type, config.model_type)
@@ -139,7 +142,11 @@ def save_gguf(
             writer.add_float32(name, value)
         elif value is not None:
             writer.add_uint32(name, value)
-    _add_tokenizer(writer)
+    _add_tokenizer(writer, merges)
+    if isinstance(chat_template, str):
+        writer.add_chat_template(chat_template)
+    else:
+        writer.add_uint32("tokenizer.chat_template", chat_template)
     if rope_factors is not None:
         writer.add_tensor("rope_freqs.weight", rope_factors.astype(np.float32))
     for name, parameter in model.state_dict().items():
@@ -182,19 +189,18 @@ def llama3_factors(theta: float, rope: dict[str, Any]) -> np.ndarray:
     return np.array(factors)
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter) -> None:
+def _add_tokenizer(writer: gguf.GGUFWriter, merges: list[str] | None) -> None:
     tokenizer = small_tokenizer()
     tokens = sorted(tokenizer.get_vocab(), key=tokenizer.token_to_id)
-    merges = json.loads(tokenizer.to_str())["model"]["merges"]
+    own = json.loads(tokenizer.to_str())["model"]["merges"]
     kinds = [3 if token in CONTROL_TOKENS else 1 for token in tokens]
     padding = VOCAB_SIZE - len(tokens)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list([*tokens, *(f"[PAD{index}]" for index in range(padding))])
     writer.add_token_types([*kinds, *[5] * padding])
-    writer.add_token_merges([" ".join(merge) for merge in merges])
+    writer.add_token_merges([" ".join(merge) for merge in own] if merges is None else merges)
     writer.add_eos_token_id(EOS_TOKEN_ID)
-    writer.add_chat_template(CHAT_TEMPLATE)
 
 
 def _gguf_name(name: str) -> str:

@@ -96,7 +96,10 @@ class Backend(Protocol):
         ...
 
     def kv_bytes_per_token(self, directory: Path) -> int:
-        """Returns the bytes the keys and values of one token of a prepared model take."""
+        """Returns the bytes the keys and values of one token of a prepared model take.
+
+        Raises ValueError when the model's files are damaged.
+        """
         ...
 
     def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:

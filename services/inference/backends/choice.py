@@ -28,12 +28,15 @@ def choose_backend(wanted: str, directory: Path) -> BackendChoice:
     """Takes the back end that was asked for; with `auto` native where it runs, else torch.
 
     Raises FileNotFoundError when the directory holds no prepared model, ConfigError with the
-    remedy when no back end can serve it.
+    remedy when no back end can serve it or EDGELORA_ISA names nothing this processor has.
     """
     try:
         model = BaseModel.load(directory)
     except ValueError as error:
         raise ConfigError(f"{PREFIX}MODEL_DIRECTORY: {error}") from error
+    # Torch must not stand in for a core that nothing but a mistyped setting keeps from running.
+    if wanted == "auto" and (mistake := NativeBackend.setting_obstacle()) is not None:
+        raise ConfigError(mistake)
     obstacles: list[str] = []
     for name, find_obstacle in (("native", _native_obstacle), ("torch", _torch_obstacle)):
         if wanted not in ("auto", name):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -12,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgelora.adapter_format.weights import AdapterWeights
-from services.chassis.base_model import NATIVE_FILE, BaseModel
+from services.chassis.base_model import NATIVE_FILE, BaseModel, read_object
+from services.chassis.native_core import native_core_obstacle
 from services.inference.backends.base import (
     BackendLimits,
     BackendTelemetry,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from edgelora_native import Engine
     from edgelora_native import RowSampling as NativeRowSampling
 
-PACKAGE = "edgelora_native"
 _HALF_BYTES = 2
 _SCALE_BYTES = 4
 
@@ -51,8 +49,13 @@ class NativeBackend:
     @staticmethod
     def probe() -> str | None:
         """See Backend."""
-        if find_spec(PACKAGE) is None:
-            return "the native core is not installed: run `make native`, it needs a C++ compiler"
+        return native_core_obstacle() or NativeBackend.setting_obstacle()
+
+    @staticmethod
+    def setting_obstacle() -> str | None:
+        """What is wrong with EDGELORA_ISA, which the core reads; None when nothing is."""
+        if native_core_obstacle() is not None:
+            return None
         from edgelora_native import NativeError, instruction_set
 
         try:
@@ -66,9 +69,11 @@ class NativeBackend:
         model = BaseModel.load(directory)
         if not self._is_kv_int8:
             return kv_features(model) * _HALF_BYTES
-        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-        num_heads = config.get("num_key_value_heads") or config["num_attention_heads"]
-        return kv_features(model) + model.num_layers * 2 * int(num_heads) * _SCALE_BYTES
+        config = read_object(directory / "config.json")
+        num_heads = config.get("num_key_value_heads") or config.get("num_attention_heads")
+        if type(num_heads) is not int:
+            raise ValueError("config.json says no number of heads: prepare the model again")
+        return kv_features(model) + model.num_layers * 2 * num_heads * _SCALE_BYTES
 
     def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:
         """See Backend. Also raises ValueError when the packed file is not the one prepared."""

@@ -6,7 +6,6 @@ query and key heads.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from services.chassis.base_model import FLOAT32_FILE
+from services.chassis.base_model import FLOAT32_FILE, read_object
 from services.chassis.rotary import RotaryFrequencies, rotary_frequencies
 from services.inference.backends.torch_linear import FrozenLinear
 
@@ -41,7 +40,7 @@ class DecoderConfig:
     @classmethod
     def load(cls, directory: Path) -> DecoderConfig:
         """Reads `config.json`. Raises ValueError where a field is missing or not supported."""
-        document = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        document = read_object(directory / "config.json")
         if document.get("hidden_act", "silu") != "silu":
             raise ValueError("config.json: hidden_act must be 'silu'")
         if (family := document.get("model_type")) not in FAMILIES:
@@ -68,6 +67,8 @@ class DecoderConfig:
             )
         except KeyError as error:
             raise ValueError(f"config.json lacks {error.args[0]!r}") from error
+        except (TypeError, ArithmeticError) as error:
+            raise ValueError("config.json has a size that is not a number") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,14 @@ def test_the_bytes_of_a_token_are_those_of_the_cache(directory, is_int8):
     assert backend.telemetry().kv_cache_bytes == tokens * backend.kv_bytes_per_token(directory)
 
 
+@pytest.mark.parametrize("content", ["[]", "{}", '{"num_attention_heads": "four"}'])
+def test_a_configuration_of_a_wrong_shape_is_refused(directory, content):
+    (directory / "config.json").write_text(content)
+    backend = NativeBackend(num_threads=1, kv_cache_int8=True)
+    with pytest.raises(ValueError, match=r"config\.json .*prepare"):
+        backend.kv_bytes_per_token(directory)
+
+
 def test_an_8_bit_cache_answers_nearly_the_same(directory):
     exact, rounded = logits(loaded(directory)), logits(loaded(directory, kv_cache_int8=True))
     error = np.linalg.norm(rounded - exact) / np.linalg.norm(exact)

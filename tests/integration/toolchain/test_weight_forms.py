@@ -224,10 +224,10 @@ def test_preparation_imports_neither_torch_nor_transformers(tmp_path: Path, sour
 
 def test_default_is_native_where_the_core_is_installed(tmp_path: Path, source: Path, monkeypatch):
     assert set(prepare(source, tmp_path, "here").files) == {"model.edgelora"}
-    monkeypatch.setattr(weight_forms, "find_spec", lambda name: None)
+    monkeypatch.setattr(weight_forms, "native_core_obstacle", lambda: "run `make native`")
     assert set(prepare(source, tmp_path, "elsewhere").files) == {"model.safetensors"}
     for weights in ("native", "both"):
-        with pytest.raises(ToolchainError, match=r"run `make native`, or use --weights float32"):
+        with pytest.raises(ToolchainError, match=r"run `make native`; or use --weights float32"):
             prepare(source, tmp_path, "other", weights=weights)
 
 

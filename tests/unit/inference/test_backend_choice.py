@@ -26,6 +26,7 @@ def machine(tmp_path, monkeypatch):
         model.save(tmp_path)
         obstacle = None if native else "the core is not built: run `make native`"
         monkeypatch.setattr(NativeBackend, "probe", staticmethod(lambda: obstacle))
+        monkeypatch.setattr(NativeBackend, "setting_obstacle", staticmethod(lambda: None))
         found = importlib.util.find_spec("json") if torch else None
         monkeypatch.setattr(choice, "find_spec", lambda name: found)
         return tmp_path
@@ -68,6 +69,17 @@ def test_when_none_can_serve_every_remedy_is_named(machine, wanted, files, there
         choose_backend(wanted, machine(files, **there))
     assert all(remedy in str(caught.value) for remedy in remedies)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_torch_does_not_stand_in_for_a_mistyped_instruction_set(tmp_path, monkeypatch):
+    if NativeBackend.probe() is not None:
+        pytest.skip("the native core is not installed")
+    dataclasses.replace(stand_in_model(), files=dict.fromkeys(BOTH, "sha256:")).save(tmp_path)
+    monkeypatch.setenv("EDGELORA_ISA", "avx3")
+    for wanted in ("auto", "native"):
+        with pytest.raises(ConfigError, match="EDGELORA_ISA names an unknown instruction set"):
+            choose_backend(wanted, tmp_path)
+    assert choose_backend("torch", tmp_path).name == "torch"
 
 
 def test_a_directory_that_was_not_prepared_is_named(tmp_path):

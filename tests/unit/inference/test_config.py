@@ -5,6 +5,7 @@ import re
 import pytest
 
 from services.chassis.settings import ConfigError
+from services.inference import config as config_module
 from services.inference.config import InferenceConfig
 from services.inference.engine_config import make_engine_config
 from services.inference.tokenizer import TextTokenizer
@@ -67,3 +68,28 @@ def test_the_kv_cache_is_cut_into_blocks(environ, tmp_path):
     least = re.search(r"give at least (\d+)KiB$", str(caught.value))[1]
     environ["EDGELORA_INFERENCE_KV_CACHE_SIZE"] = f"{least}KiB"
     make_engine_config(InferenceConfig.from_env(environ), model, tokenizer, per_token)
+
+
+def test_more_threads_than_the_native_core_takes_are_refused(environ, monkeypatch):
+    environ["EDGELORA_INFERENCE_THREADS"] = "257"
+    with pytest.raises(ConfigError, match=r"EDGELORA_INFERENCE_THREADS must be a number .* to 256"):
+        InferenceConfig.from_env(environ)
+    del environ["EDGELORA_INFERENCE_THREADS"]
+    monkeypatch.setattr(config_module, "count_physical_cores", lambda: 300)
+    assert InferenceConfig.from_env(environ).num_threads == 256
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", "[]"),
+        ("config.json", '{"eos_token_id": "x"}'),
+        ("config.json", '{"eos_token_id": [[1]]}'),
+        ("tokenizer_config.json", "5"),
+    ],
+)
+def test_model_files_of_wrong_shapes_are_named_with_the_remedy(environ, tmp_path, name, content):
+    tokenizer = TextTokenizer.load(tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=rf"^{name} .*prepare"):
+        make_engine_config(InferenceConfig.from_env(environ), stand_in_model(), tokenizer, 512)

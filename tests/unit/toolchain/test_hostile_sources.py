@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -101,7 +102,11 @@ def test_changed_bytes_are_read_or_refused_in_words(tmp_path_factory, whole: Pat
 @pytest.mark.parametrize(
     ("metadata", "told"),
     [
-        ({"block_count": 2**31}, r"says it has 2147483648 layers and holds"),
+        ({"block_count": 2**31}, r"num_layers is out of range: whole numbers from 1 to 1024"),
+        ({"block_count": 1000}, r"says it has 1000 layers and holds"),
+        ({"attention.head_count": 2**31}, "num_heads is out of range"),
+        ({"context_length": 2**31}, "max_context_tokens is out of range"),
+        ({"feed_forward_length": 2**31}, "intermediate_size is out of range"),
         ({"block_count": None}, r"llama.block_count is missing"),
         ({"attention.head_count": "four"}, r"llama.attention.head_count is missing or not a pos"),
         ({"attention.head_count": 3}, "do not fit together"),
@@ -128,12 +133,26 @@ def test_numbers_that_cannot_be_are_refused(tmp_path: Path, metadata, told: str)
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"num_hidden_layers": 10**9}, "says it has 1000000000 layers"),
-        ({"num_attention_heads": -4}, "do not fit together"),
-        ({"num_attention_heads": 0}, "do not fit together"),
+        ({"num_hidden_layers": 10**9}, "num_layers is out of range"),
+        ({"num_hidden_layers": 1000}, "says it has 1000 layers"),
+        ({"num_hidden_layers": 1.5}, "not a number"),
+        ({"num_hidden_layers": True}, "not a number"),
+        ({"vocab_size": "275"}, "not a number"),
+        ({"vocab_size": 2**70}, "vocab_size is out of range"),
+        ({"num_attention_heads": -4}, "num_heads is out of range"),
+        ({"num_attention_heads": 0}, "num_heads is out of range"),
         ({"num_key_value_heads": 3}, "do not fit together"),
         ({"rms_norm_eps": float("nan")}, "not a positive number"),
-        ({"max_position_embeddings": 0}, "do not fit together"),
+        ({"max_position_embeddings": 0}, "max_context_tokens is out of range"),
+        ({"max_position_embeddings": 2**70}, "max_context_tokens is out of range"),
+        ({"rms_norm_eps": 1e300}, "not a positive number"),
+        ({"rms_norm_eps": True}, "not a number"),
+        ({"tie_word_embeddings": "yes"}, "must be true or false"),
+        (
+            {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1e300}},
+            "attention_factor out of range",
+        ),
+        ({"rope_parameters": {"rope_type": "linear", "factor": 1e-30}}, "out of range"),
         ({"rope_parameters": {"rope_type": "yarn", "factor": 0.0}}, "factor is missing or not"),
         ({"rope_parameters": [1]}, "not a number"),
         ({"rope_parameters": {"rope_type": "longrope"}}, "needs 16 positive factors"),
@@ -149,6 +168,43 @@ def test_configuration_that_cannot_be_is_refused(tmp_path: Path, changes, told: 
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     with pytest.raises(ToolchainError, match=told):
         open_directory(tmp_path)
+
+
+@pytest.mark.parametrize("num_values", [3 * 10**8, 2**31])
+def test_size_is_refused_before_memory_is_taken_for_it(tmp_path: Path, num_values: int):
+    save_directory(tiny_model("llama"), tmp_path / "source")
+    path = tmp_path / "source" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "head_dim": num_values}))
+    sizes = {f"attention.{name}_length": num_values for name in ("key", "value")} | {
+        "rope.dimension_count": num_values
+    }
+    save_gguf(tiny_model("llama"), tmp_path / "m.gguf", metadata=sizes)
+    for open_source in (
+        lambda: open_directory(tmp_path / "source"),
+        lambda: open_gguf(tmp_path / "m.gguf"),
+    ):
+        tracemalloc.start()
+        try:
+            with pytest.raises(ToolchainError, match="head_dim is out of range"):
+                open_source()
+            assert tracemalloc.get_traced_memory()[1] < 50_000_000
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"merges": ["t h"] * 5 + ["q q"] * 5}, "vocabulary is damaged"),
+        ({"merges": ["a", "b c d", ""]}, "vocabulary is damaged"),
+        ({"chat_template": 7}, "chat template is broken"),
+        ({"chat_template": "{% for"}, "chat template is broken"),
+    ],
+)
+def test_vocabulary_that_cannot_be_is_refused(tmp_path: Path, changes, told: str):
+    save_gguf(tiny_model("llama"), tmp_path / "m.gguf", **changes)
+    with pytest.raises(ToolchainError, match=told):
+        open_gguf(tmp_path / "m.gguf")
 
 
 NATIVE = pytest.param(

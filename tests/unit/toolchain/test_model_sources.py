@@ -77,6 +77,15 @@ def test_existing_model_is_not_replaced_unasked(tmp_path: Path) -> None:
         prepare(tmp_path / "nowhere", tmp_path, "m")
 
 
+def test_model_a_killed_replacement_had_moved_aside_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "models" / ".m.old").mkdir(parents=True)
+    source = tmp_path / "source.gguf"
+    source.write_bytes(b"")
+    with pytest.raises(ModelExistsError, match="'m' exists"):
+        prepare(source, tmp_path, "m")
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["m"]
+
+
 def test_list_skips_what_is_no_model(tmp_path: Path) -> None:
     assert list_models(tmp_path) == []
     (tmp_path / "models" / "no-model").mkdir(parents=True)

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from edgelora.toolchain.published_directory import published_directory
+from edgelora.toolchain import published_directory as module
+from edgelora.toolchain.published_directory import published_directory, restore_interrupted
+
+
+@pytest.fixture(params=["exchange", "renames"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With and without a file system that can exchange two names."""
+    if request.param == "renames":
+        monkeypatch.setattr(module, "_exchange", lambda one, other: False)
+    return request.param
 
 
 def test_directory_appears_at_the_end_only(tmp_path: Path) -> None:
@@ -49,3 +58,45 @@ def test_remains_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     with published_directory(tmp_path / "out") as directory:
         assert list(directory.iterdir()) == []
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_target_is_there_at_every_moment(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "renames":
+        pytest.skip("there it can not be")
+    target = tmp_path / "out"
+    target.mkdir()
+
+    def rename(self: Path, other: Path) -> None:
+        raise AssertionError("a kill between two renames leaves no target")
+
+    with published_directory(target) as directory:
+        (directory / "file").write_text("new")
+        monkeypatch.setattr(Path, "rename", rename)
+    assert (target / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_a_killed_run_had_moved_aside_comes_back(tmp_path: Path) -> None:
+    (tmp_path / ".out.old").mkdir()
+    (tmp_path / ".out.old" / "file").write_text("old")
+    (tmp_path / ".out.partial").mkdir()
+    with pytest.raises(ValueError), published_directory(tmp_path / "out"):
+        raise ValueError
+    assert (tmp_path / "out" / "file").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    restore_interrupted(tmp_path / "out")
+    assert (tmp_path / "out" / "file").read_text() == "old"
+
+
+def test_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_text("mine")
+    (tmp_path / "out").symlink_to("elsewhere")
+    for content in ("first", "second"):
+        with published_directory(tmp_path / "out") as directory:
+            (directory / "file").write_text(content)
+    assert (tmp_path / "out" / "file").read_text() == "second"
+    assert (tmp_path / "elsewhere" / "file").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "out"]

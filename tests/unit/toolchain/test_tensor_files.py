@@ -68,13 +68,35 @@ def test_cut_file_is_refused(tmp_path: Path, keep: int) -> None:
         {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]},
         {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]},
         {"dtype": "F32", "shape": [2]},
+        {"dtype": [], "shape": [2], "data_offsets": [0, 8]},
+        {"dtype": {}, "shape": [2], "data_offsets": [0, 8]},
+        {"dtype": "\ud800", "shape": [2], "data_offsets": [0, 8]},
+        {"dtype": "F32", "shape": [2], "data_offsets": [0, 8, 8]},
+        {"dtype": "F32", "shape": [2], "data_offsets": ["0", "8"]},
+        {"dtype": "F32", "shape": [2], "data_offsets": [0.0, 8.0]},
+        {"dtype": "F32", "shape": [2.0], "data_offsets": [0, 8]},
+        {"dtype": "F32", "shape": [True], "data_offsets": [0, 4]},
+        {"dtype": "F32", "shape": "2", "data_offsets": [0, 8]},
+        {"dtype": "F32", "shape": [[2]], "data_offsets": [0, 8]},
+        {"dtype": "F32", "shape": [2**70], "data_offsets": [0, 0]},
+        {"dtype": "F32", "shape": [2**62, 4], "data_offsets": [0, 0]},
+        {"dtype": "F32", "shape": [2**70, 0], "data_offsets": [0, 0]},
+        {"dtype": "F32", "shape": [-1, -2], "data_offsets": [0, 8]},
         ["no", "object"],
     ],
 )
 def test_lying_header_is_refused(tmp_path: Path, entry: object) -> None:
     header = json.dumps({"w": entry}).encode()
     (tmp_path / "m").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
-    with pytest.raises(ToolchainError):
+    with pytest.raises(ToolchainError) as caught:
+        open_tensors(tmp_path / "m")
+    str(caught.value).encode()  # fit for a terminal
+
+
+@pytest.mark.parametrize("header", [b"[1]", b"5", b"[" * 300_000, b'{"w":' * 300_000])
+def test_header_that_is_no_table_is_refused(tmp_path: Path, header: bytes) -> None:
+    (tmp_path / "m").write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(ToolchainError, match="broken header"):
         open_tensors(tmp_path / "m")
 
 
