@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import grpc
-from grpc_status import rpc_status
 
 from edgelora.adapter_upload import Progress, upload_messages
 from edgelora.errors import InvalidRequestError, ServiceUnavailableError, from_rpc_error
@@ -43,6 +42,8 @@ DEFAULT_GENERATION_S = 300.0
 DEFAULT_UPLOAD_S = 300.0
 DEFAULT_CALL_S = 15.0
 _MAX_MESSAGE_BYTES = 4 * 2**20
+_DETAILS_KEY = "grpc-status-details-bin"
+"""What a node's own errors carry."""
 _DEFAULT_OPTIONS = GenerationOptions()
 
 
@@ -296,7 +297,8 @@ def _clear_errors(address: str) -> Iterator[None]:
     try:
         yield
     except grpc.aio.AioRpcError as error:
-        if error.code() is grpc.StatusCode.UNAVAILABLE and rpc_status.from_call(error) is None:
+        has_details = any(key == _DETAILS_KEY for key, _ in error.trailing_metadata() or ())
+        if error.code() is grpc.StatusCode.UNAVAILABLE and not has_details:
             # gRPC's own words, for want of a node to give any.
             raise ServiceUnavailableError(
                 f"no node answers at {address}: start one with `edgelora up`, or check the address"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from edgelora.cli.errors import CliError
 from services.chassis.base_model import DEFAULT_NAME, FORMS, BaseModel
+from services.chassis.native_core import native_core_obstacle
 from services.chassis.settings import ConfigError
 from services.inference.backends.choice import choose_backend
-from services.inference.backends.native_backend import NativeBackend
 from services.inference.config import BACKENDS, PREFIX
 
 
@@ -30,7 +30,7 @@ def ensure_model(
     wanted = wanted_backend(environ)
     if wanted not in BACKENDS:
         return  # the worker says which there are
-    is_native = wanted == "native" or (wanted == "auto" and NativeBackend.probe() is None)
+    is_native = wanted == "native" or (wanted == "auto" and native_core_obstacle() is None)
     _add_form("native" if is_native else "float32", directory, say)
     try:
         choice = choose_backend(wanted, directory)

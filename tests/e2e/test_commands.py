@@ -195,7 +195,7 @@ def test_what_is_wrong_in_a_chat_does_not_end_it(chat):
     chat.send("/adapter nobody\n")
     chat.expect(r"edgelora: this tenant has no such adapter.*\s+you> ")
     chat.send("/nonsense\n")
-    chat.expect(r"there is no such command\s+/adapter.*\s+you> ")
+    chat.expect(r"there is no such command\s+/adapter[\s\S]*/quit.*\s+you> ")
     chat.send("/help\n")
     chat.expect(r"/quit.*\s+you> ")
     chat.send("/quit\n")
