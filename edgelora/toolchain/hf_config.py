@@ -74,7 +74,8 @@ def _rope(config: dict[str, Any], context: int) -> tuple[float, dict[str, Any] |
     part = parameters.pop("partial_rotary_factor", config.get("partial_rotary_factor"))
     if part not in (None, 1.0):
         raise ToolchainError("the model rotates only part of a head: not supported")
-    theta = _real(parameters.pop("rope_theta", None) or config.get("rope_theta", 10000.0))
+    theta = parameters.pop("rope_theta", None)
+    theta = _real(config.get("rope_theta", 10000.0) if theta is None else theta)
     kind = parameters.pop("type", "default")
     parameters.setdefault("rope_type", kind)
     if parameters["rope_type"] == "default":

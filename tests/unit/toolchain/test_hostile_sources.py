@@ -155,6 +155,7 @@ def test_numbers_that_cannot_be_are_refused(tmp_path: Path, metadata, told: str)
         ({"rope_parameters": {"rope_type": "linear", "factor": 1e-30}}, "out of range"),
         ({"rope_parameters": {"rope_type": "yarn", "factor": 0.0}}, "factor is missing or not"),
         ({"rope_parameters": [1]}, "not a number"),
+        ({"rope_parameters": {"rope_theta": []}}, "not a number"),
         ({"rope_parameters": {"rope_type": "longrope"}}, "needs 16 positive factors"),
         ({"rope_parameters": {"rope_type": "linear", "factor": 1e-320}}, "out of range"),
         ({"attention_bias": True}, "attention_bias: not supported"),
