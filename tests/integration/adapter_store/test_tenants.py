@@ -50,7 +50,7 @@ async def test_bad_selections_are_refused_with_the_field(client):
     for strength in (-0.1, 2.1, math.nan, math.inf, -math.inf, 1e308):
         found = await answer(client.resolve("a", "one", ("one", strength)))
         assert found[::2] == ("InvalidRequestError", "adapters[1].strength")
-    assert (await answer(client.resolve("a", "one", digest)))[2] == "adapters"
+    assert (await answer(client.resolve("a", "one", digest)))[2] == "adapters[1].adapter"
     assert (await answer(client.resolve("a", *["one"] * 5)))[2] == "adapters"
     assert (await answer(client.resolve("a", "")))[2] == "adapters[0].adapter"
 
