@@ -60,11 +60,8 @@ def test_remains_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_target_is_there_at_every_moment(
-    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if way == "renames":
-        pytest.skip("there it can not be")
+@pytest.mark.parametrize("way", ["exchange"], indirect=True)
+def test_target_is_there_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "out"
     target.mkdir()
 

@@ -291,13 +291,13 @@ void weigh_values(const AttentionTile& tile, int num_blocks, int longest, const 
       const uint8_t* values = tile.value_blocks[b] + d * Kv::kBytes;
       const int first = b * kBlockTokens;
       const int count = longest - first < kBlockTokens ? longest - first : kBlockTokens;
-      const auto add_token = [&](int t, auto has_readers_only) {
+      const auto add_token = [&](int t, auto is_read_by_all) {
         const uint8_t* value = values + static_cast<size_t>(t * tile.head_size) * Kv::kBytes;
         const F32 v0 = Kv::load16(value);
         const F32 v1 = Kv::load16(value + kLanes * Kv::kBytes);
         for (int q = 0; q < N; q++) {
           // A later token's value may be infinite, and no weight of 0 makes that nothing.
-          if constexpr (!decltype(has_readers_only)::value)
+          if constexpr (!decltype(is_read_by_all)::value)
             if (first + t >= tile.num_keys[q]) continue;
           const F32 p = splat(tile.scores[q * tile.score_stride + first + t]);
           low[q] = fma(p, v0, low[q]);
