@@ -120,7 +120,7 @@ def print_results(console: Console, results: list[StreamResult]) -> None:
     console.print()
     console.print(make_table(columns, rows))
     console.print(
-        "share of batch: of the steps a stream was in, which were fuller for some than for others",
+        "share of batch: a stream's part of the steps it ran in; it need not add up to 100 %",
         style="dim",
     )
     for result in results:
