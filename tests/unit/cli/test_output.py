@@ -55,7 +55,7 @@ def test_the_table_has_a_row_for_each_tenant_with_rates_and_share(capsys):
 def test_shares_of_the_batch_are_not_taken_for_parts_of_one_whole():
     console = plain_console()
     print_results(console, [result()])
-    assert "share of batch: of the steps a stream was in" in console.export_text()
+    assert "need not add up to 100 %" in console.export_text()
 
 
 def test_a_service_that_is_given_up_is_left_to_the_error_that_ends_the_command():
