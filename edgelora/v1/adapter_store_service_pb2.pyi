@@ -14,9 +14,13 @@ class AdapterFile(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ADAPTER_FILE_UNSPECIFIED: _ClassVar[AdapterFile]
     ADAPTER_FILE_CONFIG: _ClassVar[AdapterFile]
     ADAPTER_FILE_WEIGHTS: _ClassVar[AdapterFile]
+    ADAPTER_FILE_PROBE: _ClassVar[AdapterFile]
+    ADAPTER_FILE_ENCODED: _ClassVar[AdapterFile]
 ADAPTER_FILE_UNSPECIFIED: AdapterFile
 ADAPTER_FILE_CONFIG: AdapterFile
 ADAPTER_FILE_WEIGHTS: AdapterFile
+ADAPTER_FILE_PROBE: AdapterFile
+ADAPTER_FILE_ENCODED: AdapterFile
 
 class AdapterStoreServiceRegisterAdapterRequest(_message.Message):
     __slots__ = ("header", "chunk")
@@ -27,20 +31,24 @@ class AdapterStoreServiceRegisterAdapterRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[StoreUploadHeader, _Mapping]] = ..., chunk: _Optional[_Union[StoreUploadChunk, _Mapping]] = ...) -> None: ...
 
 class StoreUploadHeader(_message.Message):
-    __slots__ = ("claim", "alias", "description", "replace_alias", "config_size_bytes", "weights_size_bytes")
+    __slots__ = ("claim", "alias", "description", "replace_alias", "config_size_bytes", "weights_size_bytes", "probe_size_bytes", "expected_generation")
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     ALIAS_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     REPLACE_ALIAS_FIELD_NUMBER: _ClassVar[int]
     CONFIG_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROBE_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_GENERATION_FIELD_NUMBER: _ClassVar[int]
     claim: _ticket_pb2.Sealed
     alias: str
     description: str
     replace_alias: bool
     config_size_bytes: int
     weights_size_bytes: int
-    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., alias: _Optional[str] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., config_size_bytes: _Optional[int] = ..., weights_size_bytes: _Optional[int] = ...) -> None: ...
+    probe_size_bytes: int
+    expected_generation: int
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., alias: _Optional[str] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., config_size_bytes: _Optional[int] = ..., weights_size_bytes: _Optional[int] = ..., probe_size_bytes: _Optional[int] = ..., expected_generation: _Optional[int] = ...) -> None: ...
 
 class StoreUploadChunk(_message.Message):
     __slots__ = ("file", "data")
@@ -60,13 +68,39 @@ class AdapterStoreServiceRegisterAdapterResponse(_message.Message):
     is_new: bool
     def __init__(self, adapter: _Optional[_Union[_adapter_pb2.Adapter, _Mapping]] = ..., alias: _Optional[_Union[_adapter_pb2.AdapterAlias, _Mapping]] = ..., is_new: _Optional[bool] = ...) -> None: ...
 
+class AdapterStoreServiceInstallAdapterRequest(_message.Message):
+    __slots__ = ("claim", "package", "alias", "description", "replace_alias", "expected_generation")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    PACKAGE_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_ALIAS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    package: str
+    alias: str
+    description: str
+    replace_alias: bool
+    expected_generation: int
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., package: _Optional[str] = ..., alias: _Optional[str] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., expected_generation: _Optional[int] = ...) -> None: ...
+
+class AdapterStoreServiceInstallAdapterResponse(_message.Message):
+    __slots__ = ("progress", "registered")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    progress: _adapter_pb2.TransferProgress
+    registered: AdapterStoreServiceRegisterAdapterResponse
+    def __init__(self, progress: _Optional[_Union[_adapter_pb2.TransferProgress, _Mapping]] = ..., registered: _Optional[_Union[AdapterStoreServiceRegisterAdapterResponse, _Mapping]] = ...) -> None: ...
+
 class ResolveAdaptersRequest(_message.Message):
-    __slots__ = ("claim", "adapters")
+    __slots__ = ("claim", "adapters", "user")
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
     claim: _ticket_pb2.Sealed
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
-    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ...) -> None: ...
+    user: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., user: _Optional[str] = ...) -> None: ...
 
 class ResolveAdaptersResponse(_message.Message):
     __slots__ = ("adapters", "residencies")
@@ -85,18 +119,82 @@ class WorkerResidency(_message.Message):
     def __init__(self, worker: _Optional[str] = ..., num_resident: _Optional[int] = ...) -> None: ...
 
 class AdapterStoreServiceListAdaptersRequest(_message.Message):
-    __slots__ = ("claim",)
+    __slots__ = ("claim", "page_size", "page_token")
     CLAIM_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     claim: _ticket_pb2.Sealed
-    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ...) -> None: ...
+    page_size: int
+    page_token: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class AdapterStoreServiceListAdaptersResponse(_message.Message):
-    __slots__ = ("adapters", "aliases")
+    __slots__ = ("adapters", "aliases", "next_page_token")
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     ALIASES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.Adapter]
     aliases: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterAlias]
-    def __init__(self, adapters: _Optional[_Iterable[_Union[_adapter_pb2.Adapter, _Mapping]]] = ..., aliases: _Optional[_Iterable[_Union[_adapter_pb2.AdapterAlias, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, adapters: _Optional[_Iterable[_Union[_adapter_pb2.Adapter, _Mapping]]] = ..., aliases: _Optional[_Iterable[_Union[_adapter_pb2.AdapterAlias, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class AdapterStoreServiceGetAdapterRequest(_message.Message):
+    __slots__ = ("claim", "adapter")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    adapter: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapter: _Optional[str] = ...) -> None: ...
+
+class AdapterStoreServiceGetAdapterResponse(_message.Message):
+    __slots__ = ("adapter", "aliases")
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    ALIASES_FIELD_NUMBER: _ClassVar[int]
+    adapter: _adapter_pb2.Adapter
+    aliases: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterAlias]
+    def __init__(self, adapter: _Optional[_Union[_adapter_pb2.Adapter, _Mapping]] = ..., aliases: _Optional[_Iterable[_Union[_adapter_pb2.AdapterAlias, _Mapping]]] = ...) -> None: ...
+
+class AdapterStoreServicePinAdapterRequest(_message.Message):
+    __slots__ = ("claim", "adapter", "is_pinned")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    IS_PINNED_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    adapter: str
+    is_pinned: bool
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapter: _Optional[str] = ..., is_pinned: _Optional[bool] = ...) -> None: ...
+
+class AdapterStoreServicePinAdapterResponse(_message.Message):
+    __slots__ = ("adapter",)
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    adapter: _adapter_pb2.Adapter
+    def __init__(self, adapter: _Optional[_Union[_adapter_pb2.Adapter, _Mapping]] = ...) -> None: ...
+
+class AdapterStoreServiceSetWarmUpRequest(_message.Message):
+    __slots__ = ("claim", "is_enabled", "forget")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    IS_ENABLED_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    is_enabled: bool
+    forget: bool
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., is_enabled: _Optional[bool] = ..., forget: _Optional[bool] = ...) -> None: ...
+
+class AdapterStoreServiceSetWarmUpResponse(_message.Message):
+    __slots__ = ("state",)
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    state: _adapter_pb2.WarmUpState
+    def __init__(self, state: _Optional[_Union[_adapter_pb2.WarmUpState, _Mapping]] = ...) -> None: ...
+
+class GetTiersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetTiersResponse(_message.Message):
+    __slots__ = ("tiers",)
+    TIERS_FIELD_NUMBER: _ClassVar[int]
+    tiers: _adapter_pb2.TierStatistics
+    def __init__(self, tiers: _Optional[_Union[_adapter_pb2.TierStatistics, _Mapping]] = ...) -> None: ...
 
 class AdapterStoreServiceSetAdapterAliasRequest(_message.Message):
     __slots__ = ("claim", "name", "digest", "expected_generation")
@@ -143,20 +241,26 @@ class FetchAdapterRequest(_message.Message):
     def __init__(self, ticket: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., digest: _Optional[str] = ..., can_read_shared_directory: _Optional[bool] = ...) -> None: ...
 
 class FetchAdapterResponse(_message.Message):
-    __slots__ = ("location", "chunk")
+    __slots__ = ("location", "chunk", "certificate", "remote_s")
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_S_FIELD_NUMBER: _ClassVar[int]
     location: SharedLocation
     chunk: FetchedChunk
-    def __init__(self, location: _Optional[_Union[SharedLocation, _Mapping]] = ..., chunk: _Optional[_Union[FetchedChunk, _Mapping]] = ...) -> None: ...
+    certificate: _adapter_pb2.AdapterCertificate
+    remote_s: float
+    def __init__(self, location: _Optional[_Union[SharedLocation, _Mapping]] = ..., chunk: _Optional[_Union[FetchedChunk, _Mapping]] = ..., certificate: _Optional[_Union[_adapter_pb2.AdapterCertificate, _Mapping]] = ..., remote_s: _Optional[float] = ...) -> None: ...
 
 class SharedLocation(_message.Message):
-    __slots__ = ("config_blob", "weights_blob")
+    __slots__ = ("config_blob", "weights_blob", "encoded_blob")
     CONFIG_BLOB_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_BLOB_FIELD_NUMBER: _ClassVar[int]
+    ENCODED_BLOB_FIELD_NUMBER: _ClassVar[int]
     config_blob: str
     weights_blob: str
-    def __init__(self, config_blob: _Optional[str] = ..., weights_blob: _Optional[str] = ...) -> None: ...
+    encoded_blob: str
+    def __init__(self, config_blob: _Optional[str] = ..., weights_blob: _Optional[str] = ..., encoded_blob: _Optional[str] = ...) -> None: ...
 
 class FetchedChunk(_message.Message):
     __slots__ = ("file", "data")
@@ -167,30 +271,64 @@ class FetchedChunk(_message.Message):
     def __init__(self, file: _Optional[_Union[AdapterFile, str]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class ReportResidencyRequest(_message.Message):
-    __slots__ = ("worker", "adapters", "num_slots", "refused", "incarnation")
+    __slots__ = ("worker", "adapters", "num_slots", "refused", "incarnation", "loads", "evictions", "num_slot_waits", "memory_bytes", "memory_budget_bytes", "sequence")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     NUM_SLOTS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LOADS_FIELD_NUMBER: _ClassVar[int]
+    EVICTIONS_FIELD_NUMBER: _ClassVar[int]
+    NUM_SLOT_WAITS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BUDGET_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     worker: str
     adapters: _containers.RepeatedCompositeFieldContainer[ResidentAdapter]
     num_slots: int
     refused: _containers.RepeatedCompositeFieldContainer[RefusedAdapter]
     incarnation: int
-    def __init__(self, worker: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[ResidentAdapter, _Mapping]]] = ..., num_slots: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedAdapter, _Mapping]]] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    loads: _containers.RepeatedCompositeFieldContainer[FinishedLoad]
+    evictions: _containers.RepeatedCompositeFieldContainer[EvictedAdapter]
+    num_slot_waits: int
+    memory_bytes: int
+    memory_budget_bytes: int
+    sequence: int
+    def __init__(self, worker: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[ResidentAdapter, _Mapping]]] = ..., num_slots: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedAdapter, _Mapping]]] = ..., incarnation: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[FinishedLoad, _Mapping]]] = ..., evictions: _Optional[_Iterable[_Union[EvictedAdapter, _Mapping]]] = ..., num_slot_waits: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_budget_bytes: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+
+class FinishedLoad(_message.Message):
+    __slots__ = ("digest", "is_warm_up", "bytes_read", "stages")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    IS_WARM_UP_FIELD_NUMBER: _ClassVar[int]
+    BYTES_READ_FIELD_NUMBER: _ClassVar[int]
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    is_warm_up: bool
+    bytes_read: int
+    stages: _adapter_pb2.LoadStages
+    def __init__(self, digest: _Optional[str] = ..., is_warm_up: _Optional[bool] = ..., bytes_read: _Optional[int] = ..., stages: _Optional[_Union[_adapter_pb2.LoadStages, _Mapping]] = ...) -> None: ...
+
+class EvictedAdapter(_message.Message):
+    __slots__ = ("digest", "was_wasted")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    WAS_WASTED_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    was_wasted: bool
+    def __init__(self, digest: _Optional[str] = ..., was_wasted: _Optional[bool] = ...) -> None: ...
 
 class ResidentAdapter(_message.Message):
-    __slots__ = ("digest", "num_references", "idle_s", "is_loading")
+    __slots__ = ("digest", "num_references", "idle_s", "is_loading", "size_bytes")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     NUM_REFERENCES_FIELD_NUMBER: _ClassVar[int]
     IDLE_S_FIELD_NUMBER: _ClassVar[int]
     IS_LOADING_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     digest: str
     num_references: int
     idle_s: float
     is_loading: bool
-    def __init__(self, digest: _Optional[str] = ..., num_references: _Optional[int] = ..., idle_s: _Optional[float] = ..., is_loading: _Optional[bool] = ...) -> None: ...
+    size_bytes: int
+    def __init__(self, digest: _Optional[str] = ..., num_references: _Optional[int] = ..., idle_s: _Optional[float] = ..., is_loading: _Optional[bool] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class RefusedAdapter(_message.Message):
     __slots__ = ("digest", "reason")
@@ -201,7 +339,21 @@ class RefusedAdapter(_message.Message):
     def __init__(self, digest: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ReportResidencyResponse(_message.Message):
-    __slots__ = ("deleted_digests",)
+    __slots__ = ("deleted_digests", "pinned_digests", "warm_ups")
     DELETED_DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    PINNED_DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    WARM_UPS_FIELD_NUMBER: _ClassVar[int]
     deleted_digests: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, deleted_digests: _Optional[_Iterable[str]] = ...) -> None: ...
+    pinned_digests: _containers.RepeatedScalarFieldContainer[str]
+    warm_ups: _containers.RepeatedCompositeFieldContainer[WarmUp]
+    def __init__(self, deleted_digests: _Optional[_Iterable[str]] = ..., pinned_digests: _Optional[_Iterable[str]] = ..., warm_ups: _Optional[_Iterable[_Union[WarmUp, _Mapping]]] = ...) -> None: ...
+
+class WarmUp(_message.Message):
+    __slots__ = ("digest", "ticket", "evict_digest")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    EVICT_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    ticket: _ticket_pb2.Sealed
+    evict_digest: str
+    def __init__(self, digest: _Optional[str] = ..., ticket: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., evict_digest: _Optional[str] = ...) -> None: ...

@@ -45,10 +45,35 @@ class AdapterStoreServiceStub:
                 request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ResolveAdaptersRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ResolveAdaptersResponse.FromString,
                 _registered_method=True)
+        self.InstallAdapter = channel.unary_stream(
+                '/edgelora.v1.AdapterStoreService/InstallAdapter',
+                request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceInstallAdapterRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceInstallAdapterResponse.FromString,
+                _registered_method=True)
         self.ListAdapters = channel.unary_unary(
                 '/edgelora.v1.AdapterStoreService/ListAdapters',
                 request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListAdaptersRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListAdaptersResponse.FromString,
+                _registered_method=True)
+        self.GetAdapter = channel.unary_unary(
+                '/edgelora.v1.AdapterStoreService/GetAdapter',
+                request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGetAdapterRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGetAdapterResponse.FromString,
+                _registered_method=True)
+        self.PinAdapter = channel.unary_unary(
+                '/edgelora.v1.AdapterStoreService/PinAdapter',
+                request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServicePinAdapterRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServicePinAdapterResponse.FromString,
+                _registered_method=True)
+        self.SetWarmUp = channel.unary_unary(
+                '/edgelora.v1.AdapterStoreService/SetWarmUp',
+                request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceSetWarmUpRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceSetWarmUpResponse.FromString,
+                _registered_method=True)
+        self.GetTiers = channel.unary_unary(
+                '/edgelora.v1.AdapterStoreService/GetTiers',
+                request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.GetTiersRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.GetTiersResponse.FromString,
                 _registered_method=True)
         self.SetAdapterAlias = channel.unary_unary(
                 '/edgelora.v1.AdapterStoreService/SetAdapterAlias',
@@ -90,8 +115,43 @@ class AdapterStoreServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InstallAdapter(self, request, context):
+        """InstallAdapter brings a package from one of the operator's remotes and registers it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAdapters(self, request, context):
-        """ListAdapters lists one tenant's adapters.
+        """ListAdapters lists one tenant's adapters, a page at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetAdapter(self, request, context):
+        """GetAdapter tells everything about one adapter of the tenant.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PinAdapter(self, request, context):
+        """PinAdapter keeps an adapter close, or lets it go.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetWarmUp(self, request, context):
+        """SetWarmUp switches a tenant's forecasts on or off, or forgets its habits.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTiers(self, request, context):
+        """GetTiers tells how often each tier was hit, and what it cost, on the whole node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,10 +198,35 @@ def add_AdapterStoreServiceServicer_to_server(servicer, server):
                     request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ResolveAdaptersRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ResolveAdaptersResponse.SerializeToString,
             ),
+            'InstallAdapter': grpc.unary_stream_rpc_method_handler(
+                    servicer.InstallAdapter,
+                    request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceInstallAdapterRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceInstallAdapterResponse.SerializeToString,
+            ),
             'ListAdapters': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAdapters,
                     request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListAdaptersRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListAdaptersResponse.SerializeToString,
+            ),
+            'GetAdapter': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAdapter,
+                    request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGetAdapterRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGetAdapterResponse.SerializeToString,
+            ),
+            'PinAdapter': grpc.unary_unary_rpc_method_handler(
+                    servicer.PinAdapter,
+                    request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServicePinAdapterRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServicePinAdapterResponse.SerializeToString,
+            ),
+            'SetWarmUp': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetWarmUp,
+                    request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceSetWarmUpRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceSetWarmUpResponse.SerializeToString,
+            ),
+            'GetTiers': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTiers,
+                    request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.GetTiersRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.GetTiersResponse.SerializeToString,
             ),
             'SetAdapterAlias': grpc.unary_unary_rpc_method_handler(
                     servicer.SetAdapterAlias,
@@ -230,6 +315,33 @@ class AdapterStoreService:
             _registered_method=True)
 
     @staticmethod
+    def InstallAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/edgelora.v1.AdapterStoreService/InstallAdapter',
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceInstallAdapterRequest.SerializeToString,
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceInstallAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListAdapters(request,
             target,
             options=(),
@@ -246,6 +358,114 @@ class AdapterStoreService:
             '/edgelora.v1.AdapterStoreService/ListAdapters',
             edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListAdaptersRequest.SerializeToString,
             edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListAdaptersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdapterStoreService/GetAdapter',
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGetAdapterRequest.SerializeToString,
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGetAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PinAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdapterStoreService/PinAdapter',
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServicePinAdapterRequest.SerializeToString,
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServicePinAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetWarmUp(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdapterStoreService/SetWarmUp',
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceSetWarmUpRequest.SerializeToString,
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceSetWarmUpResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTiers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdapterStoreService/GetTiers',
+            edgelora_dot_v1_dot_adapter__store__service__pb2.GetTiersRequest.SerializeToString,
+            edgelora_dot_v1_dot_adapter__store__service__pb2.GetTiersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -11,16 +11,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("prompt", "adapters", "options", "priority")
+    __slots__ = ("prompt", "adapters", "options", "priority", "user")
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
     prompt: str
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
     options: _generation_pb2.GenerationOptions
     priority: _generation_pb2.PriorityClass
-    def __init__(self, prompt: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ...) -> None: ...
+    user: str
+    def __init__(self, prompt: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("event",)
@@ -29,16 +31,18 @@ class GenerateResponse(_message.Message):
     def __init__(self, event: _Optional[_Union[GenerationEvent, _Mapping]] = ...) -> None: ...
 
 class ChatRequest(_message.Message):
-    __slots__ = ("messages", "adapters", "options", "priority")
+    __slots__ = ("messages", "adapters", "options", "priority", "user")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_generation_pb2.ChatMessage]
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
     options: _generation_pb2.GenerationOptions
     priority: _generation_pb2.PriorityClass
-    def __init__(self, messages: _Optional[_Iterable[_Union[_generation_pb2.ChatMessage, _Mapping]]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ...) -> None: ...
+    user: str
+    def __init__(self, messages: _Optional[_Iterable[_Union[_generation_pb2.ChatMessage, _Mapping]]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ...) -> None: ...
 
 class ChatResponse(_message.Message):
     __slots__ = ("event",)
@@ -77,23 +81,93 @@ class Done(_message.Message):
     def __init__(self, finish_reason: _Optional[_Union[_generation_pb2.FinishReason, str]] = ..., stop_string: _Optional[str] = ...) -> None: ...
 
 class ListAdaptersRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListAdaptersResponse(_message.Message):
-    __slots__ = ("adapters", "aliases")
+    __slots__ = ("adapters", "aliases", "next_page_token")
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     ALIASES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.Adapter]
     aliases: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterAlias]
-    def __init__(self, adapters: _Optional[_Iterable[_Union[_adapter_pb2.Adapter, _Mapping]]] = ..., aliases: _Optional[_Iterable[_Union[_adapter_pb2.AdapterAlias, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, adapters: _Optional[_Iterable[_Union[_adapter_pb2.Adapter, _Mapping]]] = ..., aliases: _Optional[_Iterable[_Union[_adapter_pb2.AdapterAlias, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetAdapterRequest(_message.Message):
+    __slots__ = ("adapter",)
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    adapter: str
+    def __init__(self, adapter: _Optional[str] = ...) -> None: ...
+
+class GetAdapterResponse(_message.Message):
+    __slots__ = ("adapter", "aliases")
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    ALIASES_FIELD_NUMBER: _ClassVar[int]
+    adapter: _adapter_pb2.Adapter
+    aliases: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterAlias]
+    def __init__(self, adapter: _Optional[_Union[_adapter_pb2.Adapter, _Mapping]] = ..., aliases: _Optional[_Iterable[_Union[_adapter_pb2.AdapterAlias, _Mapping]]] = ...) -> None: ...
+
+class InstallAdapterRequest(_message.Message):
+    __slots__ = ("package", "alias", "description", "replace_alias", "expected_generation")
+    PACKAGE_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_ALIAS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    package: str
+    alias: str
+    description: str
+    replace_alias: bool
+    expected_generation: int
+    def __init__(self, package: _Optional[str] = ..., alias: _Optional[str] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., expected_generation: _Optional[int] = ...) -> None: ...
+
+class InstallAdapterResponse(_message.Message):
+    __slots__ = ("progress", "registered")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    progress: _adapter_pb2.TransferProgress
+    registered: RegisterAdapterResponse
+    def __init__(self, progress: _Optional[_Union[_adapter_pb2.TransferProgress, _Mapping]] = ..., registered: _Optional[_Union[RegisterAdapterResponse, _Mapping]] = ...) -> None: ...
+
+class PinAdapterRequest(_message.Message):
+    __slots__ = ("adapter", "is_pinned")
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    IS_PINNED_FIELD_NUMBER: _ClassVar[int]
+    adapter: str
+    is_pinned: bool
+    def __init__(self, adapter: _Optional[str] = ..., is_pinned: _Optional[bool] = ...) -> None: ...
+
+class PinAdapterResponse(_message.Message):
+    __slots__ = ("adapter",)
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    adapter: _adapter_pb2.Adapter
+    def __init__(self, adapter: _Optional[_Union[_adapter_pb2.Adapter, _Mapping]] = ...) -> None: ...
+
+class SetWarmUpRequest(_message.Message):
+    __slots__ = ("is_enabled", "forget")
+    IS_ENABLED_FIELD_NUMBER: _ClassVar[int]
+    FORGET_FIELD_NUMBER: _ClassVar[int]
+    is_enabled: bool
+    forget: bool
+    def __init__(self, is_enabled: _Optional[bool] = ..., forget: _Optional[bool] = ...) -> None: ...
+
+class SetWarmUpResponse(_message.Message):
+    __slots__ = ("state",)
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    state: _adapter_pb2.WarmUpState
+    def __init__(self, state: _Optional[_Union[_adapter_pb2.WarmUpState, _Mapping]] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("model", "model_digest", "max_context_tokens", "services", "device", "queues", "usage", "backend", "kv_cache_dtype")
+    __slots__ = ("model", "model_digest", "max_context_tokens", "services", "device", "queues", "usage", "backend", "kv_cache_dtype", "tiers")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     MAX_CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +177,7 @@ class GetStatusResponse(_message.Message):
     USAGE_FIELD_NUMBER: _ClassVar[int]
     BACKEND_FIELD_NUMBER: _ClassVar[int]
     KV_CACHE_DTYPE_FIELD_NUMBER: _ClassVar[int]
+    TIERS_FIELD_NUMBER: _ClassVar[int]
     model: str
     model_digest: str
     max_context_tokens: int
@@ -112,7 +187,8 @@ class GetStatusResponse(_message.Message):
     usage: TenantUsage
     backend: str
     kv_cache_dtype: str
-    def __init__(self, model: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., device: _Optional[_Union[_monitor_service_pb2.DeviceSnapshot, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[_scheduler_service_pb2.QueueStatus, _Mapping]]] = ..., usage: _Optional[_Union[TenantUsage, _Mapping]] = ..., backend: _Optional[str] = ..., kv_cache_dtype: _Optional[str] = ...) -> None: ...
+    tiers: _adapter_pb2.TierStatistics
+    def __init__(self, model: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., device: _Optional[_Union[_monitor_service_pb2.DeviceSnapshot, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[_scheduler_service_pb2.QueueStatus, _Mapping]]] = ..., usage: _Optional[_Union[TenantUsage, _Mapping]] = ..., backend: _Optional[str] = ..., kv_cache_dtype: _Optional[str] = ..., tiers: _Optional[_Union[_adapter_pb2.TierStatistics, _Mapping]] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
     __slots__ = ("name", "is_ready")
@@ -149,16 +225,18 @@ class RegisterAdapterRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[AdapterUploadHeader, _Mapping]] = ..., chunk: _Optional[_Union[AdapterUploadChunk, _Mapping]] = ...) -> None: ...
 
 class AdapterUploadHeader(_message.Message):
-    __slots__ = ("alias", "files", "description", "replace_alias")
+    __slots__ = ("alias", "files", "description", "replace_alias", "expected_generation")
     ALIAS_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     REPLACE_ALIAS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_GENERATION_FIELD_NUMBER: _ClassVar[int]
     alias: str
     files: _containers.RepeatedCompositeFieldContainer[AdapterUploadFile]
     description: str
     replace_alias: bool
-    def __init__(self, alias: _Optional[str] = ..., files: _Optional[_Iterable[_Union[AdapterUploadFile, _Mapping]]] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ...) -> None: ...
+    expected_generation: int
+    def __init__(self, alias: _Optional[str] = ..., files: _Optional[_Iterable[_Union[AdapterUploadFile, _Mapping]]] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., expected_generation: _Optional[int] = ...) -> None: ...
 
 class AdapterUploadFile(_message.Message):
     __slots__ = ("name", "size_bytes")

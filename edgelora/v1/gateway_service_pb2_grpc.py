@@ -60,6 +60,26 @@ class GatewayServiceStub:
                 request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.RegisterAdapterRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.RegisterAdapterResponse.FromString,
                 _registered_method=True)
+        self.InstallAdapter = channel.unary_stream(
+                '/edgelora.v1.GatewayService/InstallAdapter',
+                request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.InstallAdapterRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.InstallAdapterResponse.FromString,
+                _registered_method=True)
+        self.GetAdapter = channel.unary_unary(
+                '/edgelora.v1.GatewayService/GetAdapter',
+                request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.GetAdapterRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.GetAdapterResponse.FromString,
+                _registered_method=True)
+        self.PinAdapter = channel.unary_unary(
+                '/edgelora.v1.GatewayService/PinAdapter',
+                request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.PinAdapterRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.PinAdapterResponse.FromString,
+                _registered_method=True)
+        self.SetWarmUp = channel.unary_unary(
+                '/edgelora.v1.GatewayService/SetWarmUp',
+                request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.SetWarmUpRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.SetWarmUpResponse.FromString,
+                _registered_method=True)
         self.SetAdapterAlias = channel.unary_unary(
                 '/edgelora.v1.GatewayService/SetAdapterAlias',
                 request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.SetAdapterAliasRequest.SerializeToString,
@@ -91,7 +111,7 @@ class GatewayServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListAdapters(self, request, context):
-        """ListAdapters lists the caller's adapters.
+        """ListAdapters lists the caller's adapters, a page at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,6 +126,34 @@ class GatewayServiceServicer:
 
     def RegisterAdapter(self, request_iterator, context):
         """RegisterAdapter uploads an adapter in chunks; it is verified before anything can use it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def InstallAdapter(self, request, context):
+        """InstallAdapter brings a package from one of the operator's remotes and registers it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetAdapter(self, request, context):
+        """GetAdapter tells everything about one of the caller's adapters.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PinAdapter(self, request, context):
+        """PinAdapter keeps an adapter close, or lets it go.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetWarmUp(self, request, context):
+        """SetWarmUp switches the forecasts of the caller's habits on or off, or forgets them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,6 +200,26 @@ def add_GatewayServiceServicer_to_server(servicer, server):
                     servicer.RegisterAdapter,
                     request_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.RegisterAdapterRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_gateway__service__pb2.RegisterAdapterResponse.SerializeToString,
+            ),
+            'InstallAdapter': grpc.unary_stream_rpc_method_handler(
+                    servicer.InstallAdapter,
+                    request_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.InstallAdapterRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_gateway__service__pb2.InstallAdapterResponse.SerializeToString,
+            ),
+            'GetAdapter': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAdapter,
+                    request_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.GetAdapterRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_gateway__service__pb2.GetAdapterResponse.SerializeToString,
+            ),
+            'PinAdapter': grpc.unary_unary_rpc_method_handler(
+                    servicer.PinAdapter,
+                    request_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.PinAdapterRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_gateway__service__pb2.PinAdapterResponse.SerializeToString,
+            ),
+            'SetWarmUp': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetWarmUp,
+                    request_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.SetWarmUpRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_gateway__service__pb2.SetWarmUpResponse.SerializeToString,
             ),
             'SetAdapterAlias': grpc.unary_unary_rpc_method_handler(
                     servicer.SetAdapterAlias,
@@ -300,6 +368,114 @@ class GatewayService:
             '/edgelora.v1.GatewayService/RegisterAdapter',
             edgelora_dot_v1_dot_gateway__service__pb2.RegisterAdapterRequest.SerializeToString,
             edgelora_dot_v1_dot_gateway__service__pb2.RegisterAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InstallAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/edgelora.v1.GatewayService/InstallAdapter',
+            edgelora_dot_v1_dot_gateway__service__pb2.InstallAdapterRequest.SerializeToString,
+            edgelora_dot_v1_dot_gateway__service__pb2.InstallAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.GatewayService/GetAdapter',
+            edgelora_dot_v1_dot_gateway__service__pb2.GetAdapterRequest.SerializeToString,
+            edgelora_dot_v1_dot_gateway__service__pb2.GetAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PinAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.GatewayService/PinAdapter',
+            edgelora_dot_v1_dot_gateway__service__pb2.PinAdapterRequest.SerializeToString,
+            edgelora_dot_v1_dot_gateway__service__pb2.PinAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetWarmUp(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.GatewayService/SetWarmUp',
+            edgelora_dot_v1_dot_gateway__service__pb2.SetWarmUpRequest.SerializeToString,
+            edgelora_dot_v1_dot_gateway__service__pb2.SetWarmUpResponse.FromString,
             options,
             channel_credentials,
             insecure,

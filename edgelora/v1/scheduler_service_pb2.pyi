@@ -13,18 +13,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AcquireRequest(_message.Message):
-    __slots__ = ("claim", "adapters", "priority", "estimated_tokens", "max_output_tokens")
+    __slots__ = ("claim", "adapters", "priority", "estimated_tokens", "max_output_tokens", "user")
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     ESTIMATED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
     claim: _ticket_pb2.Sealed
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
     priority: _generation_pb2.PriorityClass
     estimated_tokens: int
     max_output_tokens: int
-    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., estimated_tokens: _Optional[int] = ..., max_output_tokens: _Optional[int] = ...) -> None: ...
+    user: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., estimated_tokens: _Optional[int] = ..., max_output_tokens: _Optional[int] = ..., user: _Optional[str] = ...) -> None: ...
 
 class AcquireResponse(_message.Message):
     __slots__ = ("queued", "granted")
