@@ -349,11 +349,11 @@ class ReportResidencyResponse(_message.Message):
     def __init__(self, deleted_digests: _Optional[_Iterable[str]] = ..., pinned_digests: _Optional[_Iterable[str]] = ..., warm_ups: _Optional[_Iterable[_Union[WarmUp, _Mapping]]] = ...) -> None: ...
 
 class WarmUp(_message.Message):
-    __slots__ = ("digest", "ticket", "evict_digest")
+    __slots__ = ("digest", "permit", "evict_digest")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
-    TICKET_FIELD_NUMBER: _ClassVar[int]
+    PERMIT_FIELD_NUMBER: _ClassVar[int]
     EVICT_DIGEST_FIELD_NUMBER: _ClassVar[int]
     digest: str
-    ticket: _ticket_pb2.Sealed
+    permit: _ticket_pb2.Sealed
     evict_digest: str
-    def __init__(self, digest: _Optional[str] = ..., ticket: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., evict_digest: _Optional[str] = ...) -> None: ...
+    def __init__(self, digest: _Optional[str] = ..., permit: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., evict_digest: _Optional[str] = ...) -> None: ...

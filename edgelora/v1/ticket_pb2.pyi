@@ -45,3 +45,15 @@ class Ticket(_message.Message):
     max_output_tokens: int
     expires_at_boot_s: float
     def __init__(self, ticket_id: _Optional[str] = ..., tenant_id: _Optional[str] = ..., request_id: _Optional[str] = ..., worker: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., max_output_tokens: _Optional[int] = ..., expires_at_boot_s: _Optional[float] = ...) -> None: ...
+
+class WarmUpPermit(_message.Message):
+    __slots__ = ("tenant_id", "digest", "worker", "expires_at_boot_s")
+    TENANT_ID_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_BOOT_S_FIELD_NUMBER: _ClassVar[int]
+    tenant_id: str
+    digest: str
+    worker: str
+    expires_at_boot_s: float
+    def __init__(self, tenant_id: _Optional[str] = ..., digest: _Optional[str] = ..., worker: _Optional[str] = ..., expires_at_boot_s: _Optional[float] = ...) -> None: ...
