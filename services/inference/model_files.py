@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from services.chassis.base_model import read_object
+from services.chassis.canary import CANARY_TEXT
 from services.inference.tokenizer import TextTokenizer
-
-_CANARY = "Tell me about the weather, please."
 
 
 def read_eos_token_ids(directory: Path, tokenizer: TextTokenizer) -> frozenset[int]:
@@ -32,5 +31,5 @@ def read_eos_token_ids(directory: Path, tokenizer: TextTokenizer) -> frozenset[i
 
 
 def canary_token_ids(tokenizer: TextTokenizer) -> tuple[int, ...]:
-    """A short fixed prompt every adapter is tried with."""
-    return tuple(tokenizer.encode(_CANARY))
+    """The prompt every adapter is tried with."""
+    return tuple(tokenizer.encode(CANARY_TEXT))
