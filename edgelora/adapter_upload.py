@@ -9,7 +9,9 @@ from edgelora.errors import AdapterRejectedError
 from edgelora.v1 import gateway_service_pb2 as pb
 
 FILE_NAMES = ("adapter_config.json", "adapter_model.safetensors")
-"""The two files of an adapter; whatever else lies in the directory stays there."""
+"""The two files of an adapter."""
+PROBE_NAME = "probe.jsonl"
+"""Goes with them where it is; whatever else lies in the directory stays there."""
 CHUNK_BYTES = 512 * 1024
 
 Progress = Callable[[int, int], None]
@@ -22,9 +24,10 @@ def upload_messages(
     alias: str,
     description: str,
     replace_alias: bool,
+    expected_generation: int | None,
     on_progress: Progress | None,
 ) -> Iterator[pb.RegisterAdapterRequest]:
-    """Yields the header, then the chunks of both files.
+    """Yields the header, then the chunks of each file.
 
     Raises AdapterRejectedError naming the file that is missing or empty.
     """
@@ -34,13 +37,14 @@ def upload_messages(
             alias=alias,
             description=description,
             replace_alias=replace_alias,
+            expected_generation=expected_generation,
             files=[
                 pb.AdapterUploadFile(name=name, size_bytes=size) for name, size in sizes.items()
             ],
         )
     )
     total_bytes, sent_bytes = sum(sizes.values()), 0
-    for name in FILE_NAMES:
+    for name in sizes:
         with (directory / name).open("rb") as file:
             while data := file.read(CHUNK_BYTES):
                 yield pb.RegisterAdapterRequest(
@@ -52,11 +56,14 @@ def upload_messages(
 
 
 def file_sizes(directory: Path) -> dict[str, int]:
-    """Bytes of both files of an adapter.
+    """Bytes of the files of an adapter, in the order they are sent.
 
     Raises AdapterRejectedError naming the file that is missing or empty.
     """
-    return {name: _size_bytes(directory, name) for name in FILE_NAMES}
+    sizes = {name: _size_bytes(directory, name) for name in FILE_NAMES}
+    if (directory / PROBE_NAME).is_file():
+        sizes[PROBE_NAME] = _size_bytes(directory, PROBE_NAME)
+    return sizes
 
 
 def _size_bytes(directory: Path, name: str) -> int:
@@ -64,8 +71,12 @@ def _size_bytes(directory: Path, name: str) -> int:
     size = path.stat().st_size if path.is_file() else 0
     if size == 0:
         raise AdapterRejectedError(
-            f"{name} is missing or empty in the adapter directory: an adapter needs both "
-            + " and ".join(FILE_NAMES),
+            f"{name} is missing or empty in the adapter directory: "
+            + (
+                "write questions into it, or remove it"
+                if name == PROBE_NAME
+                else f"an adapter needs both {' and '.join(FILE_NAMES)}"
+            ),
             field=name,
         )
     return size

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
-
-import grpc
+from typing import Any
 
 from edgelora.adapter_upload import Progress, upload_messages
-from edgelora.errors import InvalidRequestError, ServiceUnavailableError, from_rpc_error
+from edgelora.admin_client import AdminClient
+from edgelora.connection import DEFAULT_CALL_S, NodeConnection
+from edgelora.errors import InternalError
 from edgelora.generation import (
     Adapters,
     GenerationEvent,
@@ -31,56 +30,21 @@ from edgelora.generation import (
     to_priority,
     to_selections,
 )
-from edgelora.v1 import admin_service_pb2 as admin_pb
 from edgelora.v1 import gateway_service_pb2 as pb
-from edgelora.v1.adapter_pb2 import AdapterAlias
-from edgelora.v1.admin_service_pb2_grpc import AdminServiceStub
+from edgelora.v1.adapter_pb2 import Adapter, AdapterAlias, WarmUpState
 from edgelora.v1.gateway_service_pb2_grpc import GatewayServiceStub
 from edgelora.v1.generation_pb2 import ChatMessage
 
+__all__ = ["AdminClient", "EdgeLoraClient"]
+
 DEFAULT_GENERATION_S = 300.0
 DEFAULT_UPLOAD_S = 300.0
-DEFAULT_CALL_S = 15.0
-_MAX_MESSAGE_BYTES = 4 * 2**20
-_DETAILS_KEY = "grpc-status-details-bin"
-"""What a node's own errors carry."""
+DEFAULT_INSTALL_S = 3600.0
+MAX_PAGE_SIZE = 1000
 _DEFAULT_OPTIONS = GenerationOptions()
 
 
-class _Client:
-    """A channel that is closed with its client."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._channel = grpc.aio.insecure_channel(
-            address,
-            options=[
-                ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.min_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 1000),
-                # A unix socket's path is no host name.
-                *([("grpc.default_authority", "localhost")] if address.startswith("unix") else []),
-            ],
-        )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Closes the connection; calls that still run are cancelled."""
-        await self._channel.close()
-
-
-class EdgeLoraClient(_Client):
+class EdgeLoraClient(NodeConnection):
     """A tenant's view of a node. One client serves any number of calls at once."""
 
     def __init__(self, address: str, api_key: str) -> None:
@@ -96,9 +60,13 @@ class EdgeLoraClient(_Client):
         adapters: Adapters = (),
         options: GenerationOptions = _DEFAULT_OPTIONS,
         priority: Priority = "interactive",
+        user: str = "",
         timeout_s: float = DEFAULT_GENERATION_S,
     ) -> AsyncGenerator[GenerationEvent, None]:
         """Continues a prompt: Accepted, then Deltas, then Usage and Done.
+
+        `user` names who of the tenant's people asks, in at most 64 characters; the node uses it
+        only to forecast which adapter comes next.
 
         Done comes only after a complete answer; anything else raises. Leaving the loop early
         cancels the generation on the node:
@@ -107,12 +75,13 @@ class EdgeLoraClient(_Client):
                 async for event in events:
                     ...
         """
-        with _clear_errors(self._address):
+        with self._clear_errors():
             request = pb.GenerateRequest(
                 prompt=prompt,
                 adapters=to_selections(adapters),
                 options=options.to_message(),
                 priority=to_priority(priority),
+                user=user,
             )
         async for event in self._stream(self._stub.Generate, request, timeout_s):
             yield event
@@ -124,18 +93,20 @@ class EdgeLoraClient(_Client):
         adapters: Adapters = (),
         options: GenerationOptions = _DEFAULT_OPTIONS,
         priority: Priority = "interactive",
+        user: str = "",
         timeout_s: float = DEFAULT_GENERATION_S,
     ) -> AsyncGenerator[GenerationEvent, None]:
         """Answers a conversation of (role, content); the roles are system, user, assistant.
 
         Yields and raises as `generate` does.
         """
-        with _clear_errors(self._address):
+        with self._clear_errors():
             request = pb.ChatRequest(
                 messages=[ChatMessage(role=role, content=content) for role, content in messages],
                 adapters=to_selections(adapters),
                 options=options.to_message(),
                 priority=to_priority(priority),
+                user=user,
             )
         async for event in self._stream(self._stub.Chat, request, timeout_s):
             yield event
@@ -147,37 +118,134 @@ class EdgeLoraClient(_Client):
         alias: str = "",
         description: str = "",
         replace_alias: bool = False,
+        expected_generation: int | None = None,
         on_progress: Progress | None = None,
         timeout_s: float = DEFAULT_UPLOAD_S,
     ) -> pb.RegisterAdapterResponse:
         """Uploads a PEFT adapter directory; returns when the node has verified and stored it.
 
-        Raises AdapterRejectedError or AdapterIncompatibleError with what is wrong with it.
+        A `probe.jsonl` in the directory goes with it: questions the node measures the adapter on.
+        With `expected_generation` the alias is replaced only if nobody changed it since (0: only if
+        there is none). Raises AdapterRejectedError or AdapterIncompatibleError with what is wrong
+        with the adapter, AlreadyExistsError when the alias is not as expected.
         """
         messages = upload_messages(
             directory,
             alias=alias,
             description=description,
             replace_alias=replace_alias,
+            expected_generation=expected_generation,
             on_progress=on_progress,
         )
-        with _clear_errors(self._address):
+        with self._clear_errors():
             first = next(messages)
         call = self._stub.RegisterAdapter(timeout=timeout_s, metadata=self._metadata)
         try:
-            with _clear_errors(self._address):
+            with self._clear_errors():
                 await _upload(call, first, messages)
                 response: pb.RegisterAdapterResponse = await call
                 return response
         finally:
             call.cancel()
 
+    async def install_adapter(
+        self,
+        package: str,
+        *,
+        alias: str = "",
+        description: str = "",
+        replace_alias: bool = False,
+        expected_generation: int | None = None,
+        on_progress: Progress | None = None,
+        timeout_s: float = DEFAULT_INSTALL_S,
+    ) -> pb.RegisterAdapterResponse:
+        """Lets the node bring a package from one of its remotes, verify it and store it.
+
+        `package` is REMOTE/NAME, REMOTE/NAME:TAG or REMOTE/NAME@sha256:...; the operator names the
+        remotes. The rest is as in `register_adapter`; raises NotFoundError for an unknown remote or
+        package too.
+        """
+        with self._clear_errors():
+            request = pb.InstallAdapterRequest(
+                package=package,
+                alias=alias,
+                description=description,
+                replace_alias=replace_alias,
+                expected_generation=expected_generation,
+            )
+        call = self._stub.InstallAdapter(request, timeout=timeout_s, metadata=self._metadata)
+        registered: pb.RegisterAdapterResponse | None = None
+        try:
+            with self._clear_errors():
+                async for event in call:
+                    if event.WhichOneof("event") == "registered":
+                        registered = event.registered
+                    elif on_progress is not None:
+                        on_progress(event.progress.received_bytes, event.progress.total_bytes)
+        finally:
+            call.cancel()
+        if registered is None:
+            raise InternalError("the node ended the installation without a result")
+        return registered
+
+    async def adapter_pages(
+        self, *, page_size: int = MAX_PAGE_SIZE
+    ) -> AsyncGenerator[pb.ListAdaptersResponse, None]:
+        """The tenant's adapters, newest first, `page_size` (1 to 1000) at a time."""
+        page_token = ""
+        while True:
+            with self._clear_errors():
+                request = pb.ListAdaptersRequest(page_size=page_size, page_token=page_token)
+            page: pb.ListAdaptersResponse = await self._call(self._stub.ListAdapters, request)
+            yield page
+            page_token = page.next_page_token
+            if not page_token:
+                return
+
     async def list_adapters(self) -> pb.ListAdaptersResponse:
-        """The tenant's adapters and aliases."""
-        response: pb.ListAdaptersResponse = await self._call(
-            self._stub.ListAdapters, pb.ListAdaptersRequest()
+        """All of the tenant's adapters, newest first, and its aliases by name."""
+        adapters: list[Adapter] = []
+        aliases: list[AdapterAlias] = []
+        async with aclosing(self.adapter_pages()) as pages:
+            async for page in pages:
+                adapters += page.adapters
+                aliases += page.aliases
+        aliases.sort(key=lambda alias: alias.name)
+        return pb.ListAdaptersResponse(adapters=adapters, aliases=aliases)
+
+    async def get_adapter(self, adapter: str) -> pb.GetAdapterResponse:
+        """Everything about one adapter, an alias or digest: certificate, lineage, usage.
+
+        Raises AdapterNotFoundError.
+        """
+        response: pb.GetAdapterResponse = await self._call(
+            self._stub.GetAdapter, pb.GetAdapterRequest(adapter=adapter)
         )
         return response
+
+    async def pin_adapter(self, adapter: str, *, is_pinned: bool = True) -> Adapter:
+        """Keeps an adapter on flash and, while there is room, in memory; or lets it go.
+
+        Raises AdapterNotFoundError.
+        """
+        response = await self._call(
+            self._stub.PinAdapter, pb.PinAdapterRequest(adapter=adapter, is_pinned=is_pinned)
+        )
+        pinned: Adapter = response.adapter
+        return pinned
+
+    async def set_warm_up(
+        self, *, is_enabled: bool | None = None, forget: bool = False
+    ) -> WarmUpState:
+        """Switches the forecasts of the tenant's habits on or off, or forgets what was learnt.
+
+        Without arguments it only tells what is known.
+        """
+        response = await self._call(
+            self._stub.SetWarmUp, pb.SetWarmUpRequest(is_enabled=is_enabled, forget=forget)
+        )
+        state: WarmUpState = response.state
+        return state
 
     async def set_adapter_alias(
         self, name: str, digest: str, *, expected_generation: int | None = None
@@ -208,7 +276,7 @@ class EdgeLoraClient(_Client):
         return response
 
     async def _call(self, method: Any, request: Any) -> Any:
-        with _clear_errors(self._address):
+        with self._clear_errors():
             return await method(request, timeout=DEFAULT_CALL_S, metadata=self._metadata)
 
     async def _stream(
@@ -216,7 +284,7 @@ class EdgeLoraClient(_Client):
     ) -> AsyncIterator[GenerationEvent]:
         call = method(request, timeout=timeout_s, metadata=self._metadata)
         try:
-            with _clear_errors(self._address):
+            with self._clear_errors():
                 async for response in call:
                     event = from_event(response.event)
                     if event is not None:
@@ -224,59 +292,6 @@ class EdgeLoraClient(_Client):
         finally:
             # A call object that is merely dropped goes on at the server.
             call.cancel()
-
-
-class AdminClient(_Client):
-    """The operator's view of a node, through its admin socket.
-
-    async with AdminClient("unix:/run/edgelora/admin.sock") as admin:
-        created = await admin.create_tenant("alice")
-        print(created.api_key)
-    """
-
-    def __init__(self, address: str) -> None:
-        """Connects at the first call to `unix:/path`."""
-        super().__init__(address)
-        self._stub: Any = AdminServiceStub(self._channel)  # type: ignore[no-untyped-call]
-
-    async def create_tenant(
-        self,
-        tenant_id: str,
-        *,
-        max_concurrent_requests: int | None = None,
-        max_tokens_per_minute: int | None = None,
-    ) -> admin_pb.CreateTenantResponse:
-        """Makes a tenant; the answer holds the only copy of its API key.
-
-        Raises AlreadyExistsError when the id was ever used.
-        """
-        with _clear_errors(self._address):
-            request = admin_pb.CreateTenantRequest(
-                tenant_id=tenant_id,
-                max_concurrent_requests=max_concurrent_requests,
-                max_tokens_per_minute=max_tokens_per_minute,
-            )
-            response: admin_pb.CreateTenantResponse = await self._stub.CreateTenant(
-                request, timeout=DEFAULT_CALL_S
-            )
-        return response
-
-    async def list_tenants(self) -> list[admin_pb.Tenant]:
-        """All tenants, by id."""
-        with _clear_errors(self._address):
-            response = await self._stub.ListTenants(
-                admin_pb.ListTenantsRequest(), timeout=DEFAULT_CALL_S
-            )
-        return list(response.tenants)
-
-    async def revoke_tenant(self, tenant_id: str) -> admin_pb.Tenant:
-        """Voids a tenant's key at once. Raises NotFoundError."""
-        with _clear_errors(self._address):
-            response = await self._stub.RevokeTenant(
-                admin_pb.RevokeTenantRequest(tenant_id=tenant_id), timeout=DEFAULT_CALL_S
-            )
-        tenant: admin_pb.Tenant = response.tenant
-        return tenant
 
 
 async def _upload(
@@ -289,21 +304,3 @@ async def _upload(
         await call.done_writing()
     except asyncio.InvalidStateError:
         return  # the node has answered already; the call itself says what
-
-
-@contextmanager
-def _clear_errors(address: str) -> Iterator[None]:
-    """Raises what a call raised, and what the wire can not carry, as our own classes."""
-    try:
-        yield
-    except grpc.aio.AioRpcError as error:
-        has_details = any(key == _DETAILS_KEY for key, _ in error.trailing_metadata() or ())
-        if error.code() is grpc.StatusCode.UNAVAILABLE and not has_details:
-            # gRPC's own words, for want of a node to give any.
-            raise ServiceUnavailableError(
-                f"no node answers at {address}: start one with `edgelora up`, or check the address"
-            ) from None
-        raise from_rpc_error(error) from None
-    except (ValueError, TypeError) as error:
-        # protobuf's own words name the type and the range, and repeat only the number.
-        raise InvalidRequestError(f"a value can not be sent: {error}") from None

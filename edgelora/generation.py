@@ -82,6 +82,14 @@ class UsedAdapter:
     alias: str
     """Empty when the request gave the digest."""
     strength: float
+    generation: int
+    """How often the alias was pointed anew; 0 when the request gave the digest."""
+    certificate_digest: str
+    """Of what was proven about the adapter when it was registered."""
+    source: str
+    """Where it came from: `upload`, or its remote, package and manifest digest."""
+    parent_digest: str
+    """What its alias pointed to before it; empty for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +186,15 @@ def _accepted(accepted: pb.Accepted) -> Accepted:
         request_id=accepted.request_id,
         queue_position=accepted.queue_position,
         adapters=tuple(
-            UsedAdapter(digest=entry.digest, alias=entry.alias, strength=entry.strength)
+            UsedAdapter(
+                digest=entry.digest,
+                alias=entry.alias,
+                strength=entry.strength,
+                generation=entry.generation,
+                certificate_digest=entry.certificate_digest,
+                source=entry.lineage.source,
+                parent_digest=entry.lineage.parent_digest,
+            )
             for entry in accepted.adapters
         ),
     )

@@ -20,7 +20,14 @@ _RETRY_UNAVAILABLE = {
         {
             "name": [
                 {"service": "edgelora.v1.AdapterStoreService", "method": method}
-                for method in ("ResolveAdapters", "ListAdapters", "ReportResidency")
+                for method in (
+                    "ResolveAdapters",
+                    "ListAdapters",
+                    "GetAdapter",
+                    "GetTiers",
+                    "PinAdapter",
+                    "ReportResidency",
+                )
             ]
             + [
                 {"service": "edgelora.v1.SchedulerService", "method": method}

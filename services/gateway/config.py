@@ -37,6 +37,8 @@ class GatewayConfig:
     """DEFAULT_DEADLINE: longest generation of a client that sets no deadline, default 60s."""
     max_deadline_s: float
     """MAX_DEADLINE: longest call whatever the client asks, default 600s."""
+    install_deadline_s: float
+    """INSTALL_DEADLINE: longest installation from a remote, default 1h."""
     client_stall_s: float
     """CLIENT_STALL: a client that reads (or uploads) nothing for so long loses its call,
     default 30s."""
@@ -60,6 +62,7 @@ class GatewayConfig:
             seal_key=settings.secret_file("SEAL_KEY_FILE"),
             default_deadline_s=settings.duration_s("DEFAULT_DEADLINE", 60.0),
             max_deadline_s=settings.duration_s("MAX_DEADLINE", 600.0),
+            install_deadline_s=settings.duration_s("INSTALL_DEADLINE", 3600.0),
             client_stall_s=settings.duration_s("CLIENT_STALL", 30.0),
             health_interval_s=settings.duration_s("HEALTH_INTERVAL", 0.5),
             max_upload_bytes=settings.size_bytes("MAX_UPLOAD", _MAX_UPLOAD_BYTES),

@@ -12,7 +12,9 @@ class Deadlines:
     default_s: float
     """For a generation whose client set no deadline."""
     max_s: float
-    """For everything."""
+    """For everything but installations."""
+    install_s: float
+    """For an installation from a remote."""
 
     def of_generation(self, remaining_s: float | None) -> float:
         """Seconds a generation may take, given the client's remaining time."""
@@ -21,3 +23,7 @@ class Deadlines:
     def of_transfer(self, remaining_s: float | None) -> float:
         """Seconds an upload may take, given the client's remaining time."""
         return self.max_s if remaining_s is None else min(remaining_s, self.max_s)
+
+    def of_installation(self, remaining_s: float | None) -> float:
+        """Seconds an installation may take, given the client's remaining time."""
+        return self.install_s if remaining_s is None else min(remaining_s, self.install_s)

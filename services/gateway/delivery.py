@@ -1,18 +1,19 @@
-"""Hands the events of a generation from the task that makes them to the call that sends them."""
+"""Hands events from the task that makes them to the call that sends them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
+from typing import Generic, TypeVar
 
 from edgelora.errors import CancelledRequestError
-from edgelora.v1.gateway_service_pb2 import GenerationEvent
 
+EventT = TypeVar("EventT")
 _MAX_EVENTS = 64
 
 
-class Delivery:
+class Delivery(Generic[EventT]):
     """A bounded line of events with an end. When it is full, the maker waits for the reader.
 
     A reader that takes nothing for `stall_s` is given up. The maker stops then; should the reader
@@ -21,13 +22,13 @@ class Delivery:
 
     def __init__(self, *, stall_s: float) -> None:
         self._stall_s = stall_s
-        self._events: deque[GenerationEvent] = deque()
+        self._events: deque[EventT] = deque()
         self._has_news = asyncio.Event()
         self._has_room = asyncio.Event()
         self._is_closed = False
         self._error: BaseException | None = None
 
-    async def put(self, event: GenerationEvent) -> None:
+    async def put(self, event: EventT) -> None:
         """Adds an event. Raises CancelledRequestError when the reader does not read."""
         if len(self._events) >= _MAX_EVENTS:
             self._has_room.clear()
@@ -47,7 +48,7 @@ class Delivery:
         self._error = error
         self._has_news.set()
 
-    async def __aiter__(self) -> AsyncIterator[GenerationEvent]:
+    async def __aiter__(self) -> AsyncIterator[EventT]:
         """Yields every event in order, then ends or raises what `close` was given."""
         while True:
             while self._events:

@@ -12,11 +12,13 @@ from services.chassis.interceptor import DeadlinePolicy
 from services.chassis.sealing import Sealer
 from services.chassis.server import ServiceHost
 from services.gateway import quota_ledger, tenant_registry
+from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.admin_servicer import AdminServicer
 from services.gateway.authentication import Authentication
 from services.gateway.config import GatewayConfig
 from services.gateway.deadline import Deadlines
 from services.gateway.generation import Generations
+from services.gateway.installation import Installations
 from services.gateway.node_status import NodeStatus
 from services.gateway.quota import Quota
 from services.gateway.quota_ledger import QuotaLedger
@@ -39,8 +41,16 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         store=config.store_address,
         monitor=config.monitor_address,
     )
-    deadlines = Deadlines(default_s=config.default_deadline_s, max_s=config.max_deadline_s)
-    policy = DeadlinePolicy(max_s=config.max_deadline_s)
+    deadlines = Deadlines(
+        default_s=config.default_deadline_s,
+        max_s=config.max_deadline_s,
+        install_s=config.install_deadline_s,
+    )
+    policy = DeadlinePolicy(
+        max_s=config.max_deadline_s,
+        # A deadline of its own ends it.
+        unbounded_methods=frozenset({"/edgelora.v1.GatewayService/InstallAdapter"}),
+    )
     public = ServiceHost([config.address], deadlines=policy, trust_request_id=False)
     admin = ServiceHost([config.admin_address], trust_request_id=False)
     readiness = Readiness(
@@ -69,8 +79,9 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         uploads=UploadRelay(
             upstream, max_weights_bytes=config.max_upload_bytes, stall_s=config.client_stall_s
         ),
+        installations=Installations(upstream, quota, stall_s=config.client_stall_s),
+        catalogue=AdapterCatalogue(upstream),
         quota=quota,
-        upstream=upstream,
         readiness=readiness,
         status=NodeStatus(upstream, readiness, quota, usage),
         deadlines=deadlines,

@@ -24,7 +24,9 @@ _DRAIN_S = 5.0
 class GenerationStream:
     """The events of one running generation, for one reader."""
 
-    def __init__(self, delivery: Delivery, task: asyncio.Task[None], run: GenerationRun) -> None:
+    def __init__(
+        self, delivery: Delivery[GenerationEvent], task: asyncio.Task[None], run: GenerationRun
+    ) -> None:
         self._delivery = delivery
         self._task = task
         self._run = run
@@ -80,7 +82,7 @@ class Generations:
         """
         reservation = self._quota.admit(caller.tenant, request.reserved_tokens)
         self._usage.of(caller.tenant.tenant_id).num_requests += 1
-        delivery = Delivery(stall_s=self._stall_s)
+        delivery = Delivery[GenerationEvent](stall_s=self._stall_s)
         run = GenerationRun(
             caller,
             request,
@@ -102,7 +104,7 @@ class Generations:
     def _conclude(
         self,
         run: GenerationRun,
-        delivery: Delivery,
+        delivery: Delivery[GenerationEvent],
         reservation: Reservation,
         task: asyncio.Task[None],
     ) -> None:

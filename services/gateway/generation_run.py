@@ -45,6 +45,8 @@ class GenerationRequest:
     """What it will likely cost; orders the scheduler's queues."""
     reserved_tokens: int
     """What it may cost at most; held against the tenant's quota."""
+    user: str
+    """Who of the tenant's people asks, may be empty. For the store's forecasts; never logged."""
 
 
 class GenerationRun:
@@ -169,6 +171,7 @@ class GenerationRun:
             priority=self._request.priority,  # type: ignore[arg-type]
             estimated_tokens=self._request.estimated_tokens,
             max_output_tokens=self._request.max_output_tokens,
+            user=self._request.user,
         )
 
     def _usage(self, worker: Usage) -> Usage:

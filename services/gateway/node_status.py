@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from edgelora.errors import EdgeLoraError
 from edgelora.v1 import gateway_service_pb2 as pb
+from edgelora.v1.adapter_pb2 import TierStatistics
+from edgelora.v1.adapter_store_service_pb2 import GetTiersRequest
 from edgelora.v1.monitor_service_pb2 import DeviceSnapshot, GetSnapshotRequest
 from edgelora.v1.scheduler_service_pb2 import GetQueuesRequest, QueueStatus
 from services.chassis.channel import call_metadata
@@ -32,7 +34,7 @@ class NodeStatus:
 
     async def get(self, tenant: Tenant) -> pb.GetStatusResponse:
         """The node, and the tenant's own usage; nothing of other tenants."""
-        device, queues = await asyncio.gather(self._device(), self._queues())
+        device, queues, tiers = await asyncio.gather(self._device(), self._queues(), self._tiers())
         model = self._readiness.model
         counters = self._usage.of(tenant.tenant_id)
         return pb.GetStatusResponse(
@@ -47,6 +49,7 @@ class NodeStatus:
             ],
             device=device,
             queues=queues,
+            tiers=tiers,
             usage=pb.TenantUsage(
                 tenant_id=tenant.tenant_id,
                 num_requests=counters.num_requests,
@@ -85,3 +88,17 @@ class NodeStatus:
             return ()
         queues: Sequence[QueueStatus] = response.queues
         return queues
+
+    async def _tiers(self) -> TierStatistics | None:
+        if not self._readiness.services["adapter_store"]:
+            return None
+        try:
+            store = await self._upstream.store()
+            with errors_of("adapter store"):
+                response = await store.GetTiers(
+                    GetTiersRequest(), timeout=_ANSWER_S, metadata=call_metadata()
+                )
+        except EdgeLoraError:
+            return None
+        tiers: TierStatistics = response.tiers
+        return tiers

@@ -9,26 +9,24 @@ import grpc
 import structlog
 
 from edgelora.errors import ServiceUnavailableError
-from edgelora.v1 import adapter_store_service_pb2 as store_pb
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1 import gateway_service_pb2_grpc as rpc
 from edgelora.v1.generation_pb2 import Conversation, GenerationInput, PriorityClass
-from services.chassis.channel import call_metadata
+from edgelora.v1.ticket_pb2 import Sealed
 from services.chassis.generation_limits import DEFAULT_MAX_TOKENS
 from services.gateway import token_estimate, validation
+from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.authentication import Authentication, Caller
 from services.gateway.deadline import Deadlines
 from services.gateway.generation import Generations
 from services.gateway.generation_run import GenerationRequest
+from services.gateway.installation import Installations
 from services.gateway.node_status import NodeStatus
 from services.gateway.quota import Quota
 from services.gateway.readiness import Readiness
 from services.gateway.upload import UploadRelay
-from services.gateway.upstream import Upstream, errors_of
 
 _Context = grpc.aio.ServicerContext[Any, Any]
-_STORE = "adapter store"
-_STORE_S = 10.0
 _CLAIM_SLACK_S = 30.0
 
 
@@ -41,8 +39,9 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         authentication: Authentication,
         generations: Generations,
         uploads: UploadRelay,
+        installations: Installations,
+        catalogue: AdapterCatalogue,
         quota: Quota,
-        upstream: Upstream,
         readiness: Readiness,
         status: NodeStatus,
         deadlines: Deadlines,
@@ -50,8 +49,9 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         self._authentication = authentication
         self._generations = generations
         self._uploads = uploads
+        self._installations = installations
+        self._catalogue = catalogue
         self._quota = quota
-        self._upstream = upstream
         self._readiness = readiness
         self._status = status
         self._deadlines = deadlines
@@ -81,20 +81,6 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         async for event in self._run(caller, wanted, context):
             yield pb.ChatResponse(event=event)
 
-    async def ListAdapters(
-        self, request: pb.ListAdaptersRequest, context: _Context
-    ) -> pb.ListAdaptersResponse:
-        """Lists the caller's adapters."""
-        caller = await self._authenticate(context)
-        store = await self._upstream.store()
-        with errors_of(_STORE):
-            found = await store.ListAdapters(
-                store_pb.AdapterStoreServiceListAdaptersRequest(claim=caller.claim),
-                timeout=_STORE_S,
-                metadata=call_metadata(),
-            )
-        return pb.ListAdaptersResponse(adapters=found.adapters, aliases=found.aliases)
-
     async def GetStatus(
         self, request: pb.GetStatusRequest, context: _Context
     ) -> pb.GetStatusResponse:
@@ -116,47 +102,68 @@ class GatewayServicer(rpc.GatewayServiceServicer):
             )
         finally:
             self._quota.settle(reservation, used_tokens=0)
-        structlog.contextvars.bind_contextvars(adapters=[registered.adapter.digest])
-        return pb.RegisterAdapterResponse(
-            adapter=registered.adapter,
-            alias=registered.alias if registered.HasField("alias") else None,
-            is_new=registered.is_new,
+        _log_registered(registered)
+        return registered
+
+    async def InstallAdapter(
+        self, request: pb.InstallAdapterRequest, context: _Context
+    ) -> AsyncIterator[pb.InstallAdapterResponse]:
+        """Streams the progress of an installation, then its result."""
+        caller = await self._authenticate(context)
+        validation.check_install(request)
+        installation = self._installations.start(
+            caller,
+            request,
+            budget_s=self._deadlines.of_installation(context.time_remaining()),
         )
+        # As in `_run`: a client that leaves may never resume this generator.
+        context.add_done_callback(lambda _: installation.cancel())  # type: ignore[arg-type]
+        try:
+            async for event in installation.events:
+                if event.HasField("registered"):
+                    _log_registered(event.registered)
+                yield event
+        finally:
+            installation.cancel()
+
+    async def ListAdapters(
+        self, request: pb.ListAdaptersRequest, context: _Context
+    ) -> pb.ListAdaptersResponse:
+        """Lists a page of the caller's adapters."""
+        return await self._catalogue.list(request, await self._claim(context))
+
+    async def GetAdapter(
+        self, request: pb.GetAdapterRequest, context: _Context
+    ) -> pb.GetAdapterResponse:
+        """Tells everything about one of the caller's adapters."""
+        return await self._catalogue.get(request, await self._claim(context))
+
+    async def PinAdapter(
+        self, request: pb.PinAdapterRequest, context: _Context
+    ) -> pb.PinAdapterResponse:
+        """Keeps an adapter of the caller close, or lets it go."""
+        return await self._catalogue.pin(request, await self._claim(context))
+
+    async def SetWarmUp(
+        self, request: pb.SetWarmUpRequest, context: _Context
+    ) -> pb.SetWarmUpResponse:
+        """Switches the forecasts of the caller's habits, or forgets them."""
+        return await self._catalogue.set_warm_up(request, await self._claim(context))
 
     async def SetAdapterAlias(
         self, request: pb.SetAdapterAliasRequest, context: _Context
     ) -> pb.SetAdapterAliasResponse:
         """Points a name of the caller to one of its digests."""
-        caller = await self._authenticate(context)
-        validation.check_set_alias(request)
-        wanted = store_pb.AdapterStoreServiceSetAdapterAliasRequest(
-            claim=caller.claim, name=request.name, digest=request.digest
-        )
-        if request.HasField("expected_generation"):
-            wanted.expected_generation = request.expected_generation
-        store = await self._upstream.store()
-        with errors_of(_STORE):
-            stored = await store.SetAdapterAlias(wanted, timeout=_STORE_S, metadata=call_metadata())
-        return pb.SetAdapterAliasResponse(alias=stored.alias)
+        return await self._catalogue.set_alias(request, await self._claim(context))
 
     async def DeleteAdapter(
         self, request: pb.DeleteAdapterRequest, context: _Context
     ) -> pb.DeleteAdapterResponse:
         """Removes an alias or a digest of the caller."""
-        caller = await self._authenticate(context)
-        validation.check_adapter_name(request.adapter, "adapter")
-        store = await self._upstream.store()
-        with errors_of(_STORE):
-            removed = await store.DeleteAdapter(
-                store_pb.AdapterStoreServiceDeleteAdapterRequest(
-                    claim=caller.claim, adapter=request.adapter
-                ),
-                timeout=_STORE_S,
-                metadata=call_metadata(),
-            )
-        return pb.DeleteAdapterResponse(
-            removed_aliases=removed.removed_aliases, removed_digest=removed.removed_digest
-        )
+        return await self._catalogue.delete(request, await self._claim(context))
+
+    async def _claim(self, context: _Context) -> Sealed:
+        return (await self._authenticate(context)).claim
 
     async def _authenticate(self, context: _Context) -> Caller:
         caller = await self._authentication.authenticate(
@@ -194,6 +201,7 @@ class GatewayServicer(rpc.GatewayServiceServicer):
             max_output_tokens=max_tokens,
             estimated_tokens=min(likely + max_tokens, context_tokens),
             reserved_tokens=min(most + max_tokens, context_tokens),
+            user=request.user,
         )
 
     async def _run(
@@ -211,3 +219,7 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         finally:
             stream.cancel()
             stream.bind_log_context()
+
+
+def _log_registered(registered: pb.RegisterAdapterResponse) -> None:
+    structlog.contextvars.bind_contextvars(adapters=[registered.adapter.digest])

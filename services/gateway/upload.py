@@ -20,12 +20,13 @@ from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.ticket_pb2 import Sealed
 from services.chassis.channel import call_metadata
 from services.gateway.upstream import Upstream, errors_of
-from services.gateway.validation import CONFIG_FILE, WEIGHTS_FILE, check_upload_header
+from services.gateway.validation import CONFIG_FILE, PROBE_FILE, WEIGHTS_FILE, check_upload_header
 
 MAX_CHUNK_BYTES = 2**20
 _FILES = {
     CONFIG_FILE: store_pb.ADAPTER_FILE_CONFIG,
     WEIGHTS_FILE: store_pb.ADAPTER_FILE_WEIGHTS,
+    PROBE_FILE: store_pb.ADAPTER_FILE_PROBE,
 }
 
 
@@ -39,7 +40,7 @@ class UploadRelay:
 
     async def relay(
         self, messages: AsyncIterator[pb.RegisterAdapterRequest], claim: Sealed, timeout_s: float
-    ) -> store_pb.AdapterStoreServiceRegisterAdapterResponse:
+    ) -> pb.RegisterAdapterResponse:
         """Returns what the store registered.
 
         Raises InvalidRequestError or AdapterRejectedError for a bad upload,
@@ -60,10 +61,20 @@ class UploadRelay:
                         call, store_pb.AdapterStoreServiceRegisterAdapterRequest(chunk=chunk)
                     )
                 await call.done_writing()
-                response: store_pb.AdapterStoreServiceRegisterAdapterResponse = await call
-                return response
+                return to_registered(await call)
         finally:
             call.cancel()
+
+
+def to_registered(
+    stored: store_pb.AdapterStoreServiceRegisterAdapterResponse,
+) -> pb.RegisterAdapterResponse:
+    """What the store registered, as a tenant is told."""
+    return pb.RegisterAdapterResponse(
+        adapter=stored.adapter,
+        alias=stored.alias if stored.HasField("alias") else None,
+        is_new=stored.is_new,
+    )
 
 
 class _Unhurried:
@@ -122,16 +133,18 @@ def _store_header(
     header: pb.AdapterUploadHeader, claim: Sealed
 ) -> store_pb.AdapterStoreServiceRegisterAdapterRequest:
     sizes = {file.name: file.size_bytes for file in header.files}
-    return store_pb.AdapterStoreServiceRegisterAdapterRequest(
-        header=store_pb.StoreUploadHeader(
-            claim=claim,
-            alias=header.alias,
-            description=header.description,
-            replace_alias=header.replace_alias,
-            config_size_bytes=sizes[CONFIG_FILE],
-            weights_size_bytes=sizes[WEIGHTS_FILE],
-        )
+    announced = store_pb.StoreUploadHeader(
+        claim=claim,
+        alias=header.alias,
+        description=header.description,
+        replace_alias=header.replace_alias,
+        config_size_bytes=sizes[CONFIG_FILE],
+        weights_size_bytes=sizes[WEIGHTS_FILE],
+        probe_size_bytes=sizes.get(PROBE_FILE, 0),
     )
+    if header.HasField("expected_generation"):
+        announced.expected_generation = header.expected_generation
+    return store_pb.AdapterStoreServiceRegisterAdapterRequest(header=announced)
 
 
 def _invalid(field: str, rule: str) -> InvalidRequestError:

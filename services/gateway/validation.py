@@ -21,8 +21,19 @@ MAX_DESCRIPTION_CHARS = 500
 MAX_CONFIG_BYTES = 2**20
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
+PROBE_FILE = "probe.jsonl"
+MAX_PROBE_BYTES = 2**20
+MAX_PAGE_SIZE = 1000
+MAX_PAGE_TOKEN_CHARS = 256
+MAX_USER_CHARS = 64
+MAX_PACKAGE_CHARS = 512
 _ALIAS = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_PACKAGE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*"
+    r"(/[A-Za-z0-9][A-Za-z0-9._-]*)+"
+    r"(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})?"
+)
 _ALIAS_RULE = 'must be 1 to 64 letters, digits, ".", "_" or "-"'
 _DIGEST_RULE = "must be sha256: and 64 lower-case hex digits"
 
@@ -63,32 +74,61 @@ def check_set_alias(request: pb.SetAdapterAliasRequest) -> None:
     check_digest(request.digest, "digest")
 
 
+def check_list(request: pb.ListAdaptersRequest) -> None:
+    """Checks a ListAdaptersRequest."""
+    if request.page_size > MAX_PAGE_SIZE:
+        raise _invalid("page_size", f"must be at most {MAX_PAGE_SIZE}")
+    if len(request.page_token) > MAX_PAGE_TOKEN_CHARS:
+        raise _invalid("page_token", "must be the next_page_token of the page before")
+
+
+def check_install(request: pb.InstallAdapterRequest) -> None:
+    """Checks an InstallAdapterRequest: a package is a name at a remote, never an address."""
+    if len(request.package) > MAX_PACKAGE_CHARS or not _PACKAGE.fullmatch(request.package):
+        raise _invalid("package", "must be REMOTE/NAME, REMOTE/NAME:TAG or REMOTE/NAME@sha256:...")
+    _check_naming(request, "")
+
+
 def check_upload_header(header: pb.AdapterUploadHeader, max_weights_bytes: int) -> None:
-    """Checks the announcement of an upload: both files, each once, within their sizes.
+    """Checks the announcement of an upload: its files, each once, within their sizes.
 
     Raises AdapterRejectedError where the adapter itself is incomplete or too large.
     """
-    if header.alias:
-        check_alias(header.alias, "header.alias")
-    if len(header.description) > MAX_DESCRIPTION_CHARS:
-        raise _invalid("header.description", f"may have at most {MAX_DESCRIPTION_CHARS} characters")
-    if "\0" in header.description:
-        raise _invalid("header.description", "must not hold the NUL character")
-    limits = {CONFIG_FILE: MAX_CONFIG_BYTES, WEIGHTS_FILE: max_weights_bytes}
+    _check_naming(header, "header.")
+    limits = {
+        CONFIG_FILE: MAX_CONFIG_BYTES,
+        WEIGHTS_FILE: max_weights_bytes,
+        PROBE_FILE: MAX_PROBE_BYTES,
+    }
     names = [file.name for file in header.files]
     for index, file in enumerate(header.files):
         field = f"header.files[{index}]"
         if file.name not in limits:
-            raise _rejected(f"{field}.name", f"must be {CONFIG_FILE} or {WEIGHTS_FILE}")
+            raise _rejected(
+                f"{field}.name", f"must be {CONFIG_FILE}, {WEIGHTS_FILE} or {PROBE_FILE}"
+            )
         if names.index(file.name) != index:
             raise _rejected(f"{field}.name", "names a file that is announced twice")
         if not 1 <= file.size_bytes <= limits[file.name]:
             raise _rejected(
                 f"{field}.size_bytes", f"must be 1 to {limits[file.name]} for {file.name}"
             )
-    for name in limits:
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
         if name not in names:
             raise _rejected("header.files", f"must announce {name}: an adapter needs both files")
+
+
+def _check_naming(request: pb.AdapterUploadHeader | pb.InstallAdapterRequest, path: str) -> None:
+    """Checks what a new adapter shall be called; `path` is where its fields are."""
+    if request.alias:
+        check_alias(request.alias, f"{path}alias")
+    elif request.HasField("expected_generation"):
+        raise _invalid(f"{path}expected_generation", "needs an alias, whose generation it is")
+    if len(request.description) > MAX_DESCRIPTION_CHARS:
+        rule = f"may have at most {MAX_DESCRIPTION_CHARS} characters"
+        raise _invalid(f"{path}description", rule)
+    if "\0" in request.description:
+        raise _invalid(f"{path}description", "must not hold the NUL character")
 
 
 def _check_common(request: pb.GenerateRequest | pb.ChatRequest) -> None:
@@ -96,6 +136,8 @@ def _check_common(request: pb.GenerateRequest | pb.ChatRequest) -> None:
     check_options(request.options)
     if request.priority not in PriorityClass.values():
         raise _invalid("priority", "must be interactive, background or batch")
+    if len(request.user) > MAX_USER_CHARS or not request.user.isprintable():
+        raise _invalid("user", f"may have at most {MAX_USER_CHARS} characters, all printable")
 
 
 def _check_adapters(adapters: Sequence[AdapterSelection]) -> None:

@@ -53,7 +53,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         _require_positive(request, "max_output_tokens")
         # An overloaded node answers at once, without asking the store.
         self._schedule.require_room(priority, claim.tenant_id, self._clock())
-        resolution = await self._store.resolve(request.claim, request.adapters)
+        resolution = await self._store.resolve(request.claim, request.adapters, request.user)
         waiting = Request(
             ticket_id=uuid4().hex,
             tenant_id=claim.tenant_id,

@@ -30,15 +30,19 @@ class AdapterStore:
         self._stub = rpc.AdapterStoreServiceStub(channel)  # type: ignore[no-untyped-call]
         self._timeout_s = timeout_s
 
-    async def resolve(self, claim: Sealed, selections: Sequence[AdapterSelection]) -> Resolution:
+    async def resolve(
+        self, claim: Sealed, selections: Sequence[AdapterSelection], user: str
+    ) -> Resolution:
         """Resolves selections under the claim's tenant; the base model alone needs no store.
+
+        `user` says who of the tenant's people asks; the store forecasts from it, nothing else does.
 
         Raises what the store raised (AdapterNotFoundError among them), ServiceUnavailableError
         when it does not answer.
         """
         if not selections:
             return Resolution()
-        request = pb.ResolveAdaptersRequest(claim=claim, adapters=selections)
+        request = pb.ResolveAdaptersRequest(claim=claim, adapters=selections, user=user)
         try:
             with translate_errors():
                 response = await self._stub.ResolveAdapters(

@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
-from edgelora.errors import AdapterNotFoundError, AlreadyExistsError
+from edgelora.errors import AdapterNotFoundError, AlreadyExistsError, EdgeLoraError
 from edgelora.v1 import adapter_store_service_pb2 as pb
-from edgelora.v1.adapter_pb2 import Adapter, AdapterAlias
+from edgelora.v1.adapter_pb2 import (
+    Adapter,
+    AdapterAlias,
+    AdapterLineage,
+    AdapterUsage,
+    TierStatistics,
+    TransferProgress,
+    WarmUpState,
+)
 from services.chassis.claims import open_claim
 from services.chassis.sealing import Sealer, boot_clock_s
 from tests.support.standin_store import StandinStore
 
 
 class StandinRegistry(StandinStore):
-    """Each tenant's adapters and aliases."""
+    """Each tenant's adapters, aliases and habits."""
 
     def __init__(self, sealer: Sealer) -> None:
         super().__init__(sealer)
@@ -22,6 +30,21 @@ class StandinRegistry(StandinStore):
         self.aliases: dict[str, dict[str, AdapterAlias]] = {}
         self.uploads_ended = asyncio.Queue()
         """"whole" or "cut" for each upload."""
+        self.probes: list[bytes] = []
+        """What each upload brought to be measured on."""
+        self.tiers = TierStatistics()
+        self.habits: dict[str, WarmUpState] = {}
+        self.package_bytes = 3
+        """Bytes of every package: installing sends progress after each."""
+        self.hold_after: int | None = None
+        """Hold an installation for ever after so many bytes."""
+        self.install_failure: EdgeLoraError | None = None
+        self.installs: asyncio.Queue[pb.AdapterStoreServiceInstallAdapterRequest] = asyncio.Queue()
+        """Every installation, when it began."""
+        self.installs_ended = asyncio.Queue()
+        """"whole" or "cut" for each installation."""
+        self.num_listed: list[int] = []
+        """Adapters on each page that was asked for."""
 
     async def RegisterAdapter(self, request_iterator, context):
         outcome = "cut"
@@ -33,39 +56,92 @@ class StandinRegistry(StandinStore):
         first = await anext(aiter(request_iterator))
         header = first.header
         tenant = self._tenant(header.claim)
-        files = {pb.ADAPTER_FILE_CONFIG: b"", pb.ADAPTER_FILE_WEIGHTS: b""}
+        files = dict.fromkeys(
+            (pb.ADAPTER_FILE_CONFIG, pb.ADAPTER_FILE_WEIGHTS, pb.ADAPTER_FILE_PROBE), b""
+        )
         async for message in request_iterator:
             files[message.chunk.file] += message.chunk.data
         assert len(files[pb.ADAPTER_FILE_CONFIG]) == header.config_size_bytes
         assert len(files[pb.ADAPTER_FILE_WEIGHTS]) == header.weights_size_bytes
-        digest = "sha256:" + hashlib.sha256(b"".join(files.values())).hexdigest()
-        owned = self.adapters.setdefault(tenant, {})
-        is_new = digest not in owned
-        owned[digest] = Adapter(digest=digest, description=header.description)
-        self.digests[tenant, digest] = digest
-        response = pb.AdapterStoreServiceRegisterAdapterResponse(
-            adapter=owned[digest], is_new=is_new
-        )
-        if header.alias:
-            response.alias.CopyFrom(self._point(tenant, header.alias, digest))
+        assert len(files[pb.ADAPTER_FILE_PROBE]) == header.probe_size_bytes
+        self.probes.append(files.pop(pb.ADAPTER_FILE_PROBE))
+        response = self._add(tenant, b"".join(files.values()), header, "upload")
         outcome = "whole"
         return response
 
+    async def InstallAdapter(self, request, context):
+        outcome = "cut"
+
+        def end(_):
+            self.installs_ended.put_nowait(outcome)
+
+        context.add_done_callback(end)
+        self.installs.put_nowait(request)
+        tenant = self._tenant(request.claim)
+        if self.install_failure is not None:
+            raise self.install_failure
+        for received in range(1, self.package_bytes + 1):
+            yield pb.AdapterStoreServiceInstallAdapterResponse(
+                progress=TransferProgress(received_bytes=received, total_bytes=self.package_bytes)
+            )
+            if received == self.hold_after:
+                await asyncio.Event().wait()
+        outcome = "whole"
+        yield pb.AdapterStoreServiceInstallAdapterResponse(
+            registered=self._add(tenant, request.package.encode(), request, request.package)
+        )
+
     async def ListAdapters(self, request, context):
         tenant = self._tenant(request.claim)
+        owned = list(self.adapters.get(tenant, {}).values())
+        start = int(request.page_token or 0)
+        end = start + (request.page_size or 1000)
+        page = owned[start:end]
+        self.num_listed.append(len(page))
+        digests = {adapter.digest for adapter in page}
         return pb.AdapterStoreServiceListAdaptersResponse(
-            adapters=self.adapters.get(tenant, {}).values(),
-            aliases=self.aliases.get(tenant, {}).values(),
+            adapters=page,
+            aliases=[
+                alias for alias in self.aliases.get(tenant, {}).values() if alias.digest in digests
+            ],
+            next_page_token=str(end) if end < len(owned) else "",
         )
+
+    async def GetAdapter(self, request, context):
+        tenant = self._tenant(request.claim)
+        adapter = self._find(tenant, request.adapter)
+        adapter.usage.CopyFrom(AdapterUsage(num_memory_hits=4))
+        return pb.AdapterStoreServiceGetAdapterResponse(
+            adapter=adapter,
+            aliases=[
+                alias
+                for alias in self.aliases.get(tenant, {}).values()
+                if alias.digest == adapter.digest
+            ],
+        )
+
+    async def PinAdapter(self, request, context):
+        adapter = self._find(self._tenant(request.claim), request.adapter)
+        adapter.is_pinned = request.is_pinned
+        return pb.AdapterStoreServicePinAdapterResponse(adapter=adapter)
+
+    async def SetWarmUp(self, request, context):
+        tenant = self._tenant(request.claim)
+        state = self.habits.setdefault(tenant, WarmUpState(is_enabled=True, num_uses=5))
+        if request.HasField("is_enabled"):
+            state.is_enabled = request.is_enabled
+        if request.forget:
+            state.num_uses = 0
+        return pb.AdapterStoreServiceSetWarmUpResponse(state=state)
+
+    async def GetTiers(self, request, context):
+        return pb.GetTiersResponse(tiers=self.tiers)
 
     async def SetAdapterAlias(self, request, context):
         tenant = self._tenant(request.claim)
         if request.digest not in self.adapters.get(tenant, {}):
             raise AdapterNotFoundError("there is no such adapter", field="digest")
-        old = self.aliases.get(tenant, {}).get(request.name)
-        generation = old.generation if old else 0
-        if request.HasField("expected_generation") and request.expected_generation != generation:
-            raise AlreadyExistsError("the alias has changed", field="expected_generation")
+        self._check_generation(tenant, request.name, request)
         return pb.AdapterStoreServiceSetAdapterAliasResponse(
             alias=self._point(tenant, request.name, request.digest)
         )
@@ -88,6 +164,50 @@ class StandinRegistry(StandinStore):
 
     def _tenant(self, claim) -> str:
         return open_claim(self._sealer, claim, boot_clock_s()).tenant_id
+
+    def _find(self, tenant: str, name: str) -> Adapter:
+        alias = self.aliases.get(tenant, {}).get(name)
+        adapter = self.adapters.get(tenant, {}).get(alias.digest if alias else name)
+        if adapter is None:
+            raise AdapterNotFoundError("there is no such adapter", field="adapter")
+        return adapter
+
+    def _add(self, tenant: str, content: bytes, wanted, source: str):
+        """Registers an adapter as an upload's header or an installation asks."""
+        if wanted.alias:
+            self._check_generation(tenant, wanted.alias, wanted)
+        digest = "sha256:" + hashlib.sha256(content).hexdigest()
+        owned = self.adapters.setdefault(tenant, {})
+        is_new = digest not in owned
+        old = self.aliases.get(tenant, {}).get(wanted.alias)
+        owned[digest] = Adapter(
+            digest=digest,
+            description=wanted.description,
+            certificate_digest="sha256:" + "c" * 64,
+            lineage=AdapterLineage(source=source, parent_digest=old.digest if old else ""),
+        )
+        self.digests[tenant, digest] = digest
+        response = pb.AdapterStoreServiceRegisterAdapterResponse(
+            adapter=owned[digest], is_new=is_new
+        )
+        if wanted.alias:
+            response.alias.CopyFrom(self._point(tenant, wanted.alias, digest))
+        return response
+
+    def _check_generation(self, tenant: str, name: str, request) -> None:
+        old = self.aliases.get(tenant, {}).get(name)
+        generation = old.generation if old else 0
+        if request.HasField("expected_generation") and request.expected_generation != generation:
+            raise AlreadyExistsError("the alias has changed", field="expected_generation")
+
+    def _describe(self, tenant: str, resolved) -> None:
+        adapter = self.adapters.get(tenant, {}).get(resolved.digest)
+        if adapter is None:
+            return
+        alias = self.aliases.get(tenant, {}).get(resolved.alias)
+        resolved.generation = alias.generation if alias else 0
+        resolved.certificate_digest = adapter.certificate_digest
+        resolved.lineage.CopyFrom(adapter.lineage)
 
     def _point(self, tenant: str, name: str, digest: str) -> AdapterAlias:
         aliases = self.aliases.setdefault(tenant, {})

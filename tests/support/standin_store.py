@@ -22,9 +22,12 @@ class StandinStore(AdapterStoreServiceServicer):
         self.digests: dict[tuple[str, str], str] = {}
         self.resident_on: dict[str, list[str]] = {}
         self.num_calls = 0
+        self.users: list[str] = []
+        """Who asked, for each resolution."""
 
     async def ResolveAdapters(self, request, context):
         self.num_calls += 1
+        self.users.append(request.user)
         claim = open_claim(self._sealer, request.claim, boot_clock_s())
         response = pb.ResolveAdaptersResponse()
         for selection in request.adapters:
@@ -33,16 +36,19 @@ class StandinStore(AdapterStoreServiceServicer):
                 raise AdapterNotFoundError("there is no such adapter", field="adapters")
             strength = selection.strength if selection.HasField("strength") else 1.0
             state = AdapterState.ADAPTER_STATE_REGISTERED
-            response.adapters.append(
-                ResolvedAdapter(
-                    digest=digest, strength=strength, alias=selection.adapter, state=state
-                )
+            resolved = ResolvedAdapter(
+                digest=digest, strength=strength, alias=selection.adapter, state=state
             )
+            self._describe(claim.tenant_id, resolved)
+            response.adapters.append(resolved)
         asked = {adapter.digest for adapter in response.adapters}
         for worker, held in self.resident_on.items():
             if num_resident := len(asked & set(held)):
                 response.residencies.add(worker=worker, num_resident=num_resident)
         return response
+
+    def _describe(self, tenant: str, resolved: ResolvedAdapter) -> None:
+        """Adds what else is known of a resolved adapter: nothing here."""
 
 
 def host_store(store: StandinStore, address: str) -> ServiceHost:

@@ -10,17 +10,18 @@ import pytest
 from edgelora.errors import (
     AdapterNotFoundError,
     AdapterRejectedError,
+    AlreadyExistsError,
     DeadlineExceededError,
     InvalidRequestError,
     ServiceUnavailableError,
     from_rpc_error,
 )
-from edgelora.generation import Done
+from edgelora.generation import Done, UsedAdapter
 from edgelora.v1 import gateway_service_pb2 as pb
 
 pytestmark = pytest.mark.integration
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+CONFIG, WEIGHTS, PROBE = "adapter_config.json", "adapter_model.safetensors", "probe.jsonl"
 
 
 @pytest.fixture
@@ -84,6 +85,45 @@ async def test_an_alias_moves_by_compare_and_swap(gateway, adapter):
     assert (list(removed.removed_aliases), removed.removed_digest) == (["mail"], digest)
 
 
+async def test_an_upload_replaces_only_the_generation_it_expects(gateway, adapter):
+    client = await gateway.client()
+    first = await client.register_adapter(adapter, alias="mail", expected_generation=0)
+    (adapter / CONFIG).write_bytes(b'{"r": 4}')
+    with pytest.raises(AlreadyExistsError) as caught:
+        await client.register_adapter(adapter, alias="mail", expected_generation=0)
+    assert caught.value.field == "expected_generation"
+    second = await client.register_adapter(adapter, alias="mail", expected_generation=1)
+    assert second.alias.generation == 2
+    assert second.alias.digest != first.alias.digest
+
+
+async def test_a_probe_goes_with_the_adapter(gateway, adapter):
+    client = await gateway.client()
+    await client.register_adapter(adapter)
+    (adapter / PROBE).write_bytes(b'{"prompt": "a", "answer": "b"}\n')
+    await client.register_adapter(adapter)
+    assert gateway.store.probes == [b"", (adapter / PROBE).read_bytes()]
+
+
+async def test_every_answer_says_what_its_adapter_is_and_where_it_comes_from(gateway, adapter):
+    client = await gateway.client()
+    old = await client.register_adapter(adapter, alias="mail")
+    (adapter / CONFIG).write_bytes(b'{"r": 4}')
+    new = await client.register_adapter(adapter, alias="mail", replace_alias=True)
+    events = [event async for event in client.generate("Hi", adapters="mail")]
+    (used,) = events[0].adapters
+    assert used == UsedAdapter(
+        digest=new.adapter.digest,
+        alias="mail",
+        strength=1.0,
+        generation=2,
+        certificate_digest=new.adapter.certificate_digest,
+        source="upload",
+        parent_digest=old.adapter.digest,
+    )
+    assert used.certificate_digest
+
+
 async def test_no_tenant_touches_or_even_sees_anothers_adapter_T34(gateway, adapter):
     owner, stranger = await gateway.client("owner"), await gateway.client("stranger")
     digest = (await owner.register_adapter(adapter, alias="mail")).adapter.digest
@@ -106,6 +146,13 @@ async def test_no_tenant_touches_or_even_sees_anothers_adapter_T34(gateway, adap
     assert await refusal(stranger.delete_adapter(digest)) == await refusal(
         stranger.delete_adapter(absent)
     )
+    for foreign, unknown in (("mail", "never"), (digest, absent)):
+        assert await refusal(stranger.get_adapter(foreign)) == await refusal(
+            stranger.get_adapter(unknown)
+        )
+        assert await refusal(stranger.pin_adapter(foreign)) == await refusal(
+            stranger.pin_adapter(unknown)
+        )
     assert await refusal(stranger.set_adapter_alias("mine", digest)) == await refusal(
         stranger.set_adapter_alias("mine", absent)
     )
@@ -132,7 +179,11 @@ BAD_UPLOADS = [
     ("header.files[0].size_bytes", [header((CONFIG, 0), (WEIGHTS, 6))]),
     ("header.files[0].size_bytes", [header((CONFIG, 2**20 + 1), (WEIGHTS, 6))]),
     ("header.files[1].size_bytes", [header((CONFIG, 4), (WEIGHTS, 2**63))]),
+    ("header.files[2].size_bytes", [header(*BOTH, (PROBE, 0))]),
+    ("header.files[2].size_bytes", [header(*BOTH, (PROBE, 2**20 + 1))]),
+    ("header.files", [header((CONFIG, 4), (PROBE, 6))]),
     ("header.alias", [header(*BOTH, alias="../mail")]),
+    ("header.expected_generation", [header(*BOTH, expected_generation=1)]),
     ("header.description", [header(*BOTH, description="a" * 501)]),
     ("header.description", [header(*BOTH, description="a\0")]),
     ("chunk", [header(*BOTH), header(*BOTH)]),
@@ -144,6 +195,11 @@ BAD_UPLOADS = [
     ("chunk.data", [header((CONFIG, 4), (WEIGHTS, 2**22)), chunk(WEIGHTS, b"a" * (2**20 + 1))]),
     ("chunk.data", [header(*BOTH)]),
     ("chunk.data", [header(*BOTH), chunk(CONFIG, b"1234"), chunk(WEIGHTS, b"12345")]),
+    ("chunk.file_name", [header(*BOTH), chunk(PROBE, b"1")]),
+    (
+        "chunk.data",
+        [header(*BOTH, (PROBE, 2)), chunk(CONFIG, b"1234"), chunk(WEIGHTS, b"123456")],
+    ),
 ]
 
 

@@ -121,6 +121,10 @@ GENERATE_CASES = [
     ("adapters[0].strength", adapters(chosen(strength=math.inf))),
     ("priority", {"priority": 4}),
     ("priority", {"priority": -1}),
+    ("user", {"user": CANARY * 13}),
+    ("user", {"user": CANARY + "\n"}),
+    ("user", {"user": "a\0"}),
+    ("user", {"user": "\u202enna"}),
 ]
 
 CHAT_CASES = [

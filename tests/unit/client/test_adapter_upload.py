@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgelora.adapter_upload import CHUNK_BYTES, FILE_NAMES, upload_messages
+from edgelora.adapter_upload import CHUNK_BYTES, FILE_NAMES, PROBE_NAME, upload_messages
 from edgelora.errors import AdapterRejectedError
 
 CONFIG, WEIGHTS = FILE_NAMES
@@ -12,7 +12,12 @@ CONFIG, WEIGHTS = FILE_NAMES
 
 def messages(directory, progress=None):
     return upload_messages(
-        directory, alias="mail", description="", replace_alias=False, on_progress=progress
+        directory,
+        alias="mail",
+        description="",
+        replace_alias=False,
+        expected_generation=0,
+        on_progress=progress,
     )
 
 
@@ -23,6 +28,7 @@ def test_both_files_arrive_whole_in_order_and_nothing_else(tmp_path):
     (tmp_path / "training_args.bin").write_bytes(b"pickle")
     sent = []
     header, *chunks = messages(tmp_path, lambda done, total: sent.append((done, total)))
+    assert header.header.HasField("expected_generation")
     assert [(file.name, file.size_bytes) for file in header.header.files] == [
         (CONFIG, 2),
         (WEIGHTS, len(weights)),
@@ -47,3 +53,17 @@ def test_a_missing_or_empty_file_is_named_A23(tmp_path, missing):
     (tmp_path / missing).unlink()
     with pytest.raises(AdapterRejectedError, match=missing):
         next(messages(tmp_path))
+
+
+def test_a_probe_goes_last_and_an_empty_one_is_named(tmp_path):
+    for name, content in ((CONFIG, b"{}"), (WEIGHTS, b"12"), (PROBE_NAME, b"{}\n")):
+        (tmp_path / name).write_bytes(content)
+    header, *chunks = messages(tmp_path)
+    names = [CONFIG, WEIGHTS, PROBE_NAME]
+    assert [file.name for file in header.header.files] == names
+    assert [message.chunk.file_name for message in chunks] == names
+    assert chunks[-1].chunk.data == b"{}\n"
+    (tmp_path / PROBE_NAME).write_bytes(b"")
+    with pytest.raises(AdapterRejectedError, match="remove it") as caught:
+        next(messages(tmp_path))
+    assert caught.value.field == PROBE_NAME

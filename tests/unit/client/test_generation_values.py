@@ -18,7 +18,7 @@ from edgelora.generation import (
     to_selections,
 )
 from edgelora.v1 import gateway_service_pb2 as pb
-from edgelora.v1.adapter_pb2 import AdapterSelection, ResolvedAdapter
+from edgelora.v1.adapter_pb2 import AdapterLineage, AdapterSelection, ResolvedAdapter
 from edgelora.v1.generation_pb2 import (
     GenerationOptions as OptionsMessage,
 )
@@ -96,12 +96,31 @@ def test_events_become_plain_values():
     accepted = pb.Accepted(
         request_id="r",
         queue_position=2,
-        adapters=[ResolvedAdapter(digest="sha256:1", alias="mail", strength=0.5)],
+        adapters=[
+            ResolvedAdapter(
+                digest="sha256:1",
+                alias="mail",
+                strength=0.5,
+                generation=3,
+                certificate_digest="sha256:2",
+                lineage=AdapterLineage(source="upload", parent_digest="sha256:0"),
+            )
+        ],
     )
     assert from_event(pb.GenerationEvent(accepted=accepted)) == Accepted(
         request_id="r",
         queue_position=2,
-        adapters=(UsedAdapter(digest="sha256:1", alias="mail", strength=0.5),),
+        adapters=(
+            UsedAdapter(
+                digest="sha256:1",
+                alias="mail",
+                strength=0.5,
+                generation=3,
+                certificate_digest="sha256:2",
+                source="upload",
+                parent_digest="sha256:0",
+            ),
+        ),
     )
     delta = pb.GenerationEvent()
     delta.delta.text = "Hi"

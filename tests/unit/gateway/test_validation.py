@@ -51,7 +51,9 @@ def test_a_header_at_every_limit_passes():
         files=[
             pb.AdapterUploadFile(name="adapter_model.safetensors", size_bytes=100),
             pb.AdapterUploadFile(name="adapter_config.json", size_bytes=2**20),
+            pb.AdapterUploadFile(name="probe.jsonl", size_bytes=2**20),
         ],
+        expected_generation=0,
     )
     validation.check_upload_header(header, max_weights_bytes=100)
     header.files[0].size_bytes = 101
@@ -60,12 +62,46 @@ def test_a_header_at_every_limit_passes():
     assert caught.value.field == "header.files[0].size_bytes"
 
 
+@pytest.mark.parametrize("user", ["", "ann", "Änne Ölçer 7", "日本", "a" * 64])
+def test_a_user_is_any_short_printable_text(user):
+    validation.check_generate(pb.GenerateRequest(prompt="Hi", user=user))
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "shop/mail",
+        "shop/team/mail.v2:latest",
+        "usb/Mail_Letters:1.0",
+        "r/n@" + DIGEST,
+        "r/" + "n" * 510,
+    ],
+)
+def test_a_package_is_a_name_at_a_remote(package):
+    validation.check_install(pb.InstallAdapterRequest(package=package))
+
+
+@given(st.text(st.sampled_from("ab/.:@-_\\\0 "), max_size=30))
+def test_a_package_that_passes_leads_to_no_other_place_T05(package):
+    try:
+        validation.check_install(pb.InstallAdapterRequest(package=package))
+    except InvalidRequestError as error:
+        assert error.field == "package"
+        return
+    assert "//" not in package
+    assert not any(part.startswith(".") for part in package.split("/"))
+    assert "\\" not in package
+    assert "\0" not in package
+
+
 @given(st.binary(max_size=400))
 def test_no_bytes_that_parse_make_it_fail_otherwise(raw):
     checks = {
         pb.GenerateRequest: validation.check_generate,
         pb.ChatRequest: validation.check_chat,
         pb.SetAdapterAliasRequest: validation.check_set_alias,
+        pb.ListAdaptersRequest: validation.check_list,
+        pb.InstallAdapterRequest: validation.check_install,
         pb.AdapterUploadHeader: lambda header: validation.check_upload_header(header, 100),
     }
     for message_class, check in checks.items():
