@@ -31,6 +31,9 @@ _FACTOR = re.compile(
     r"\.lora_([AB])\.(?:default\.)?weight"
 )
 
+_FULL_COPIES = ("embed_tokens.weight", "lm_head.weight")
+"""PEFT saves them too once the vocabulary has grown."""
+
 Tensor = NDArray[np.floating[Any]]
 ModuleKey = tuple[int, str]
 
@@ -101,21 +104,33 @@ def _listed(names: set[str]) -> str:
 def _check_targets(
     config: AdapterConfig, targets: Mapping[str, tuple[int, int]], num_layers: int
 ) -> None:
+    # A name may be a tail of a path, so it is looked for among all tails of all paths.
+    known = {
+        suffix
+        for module in targets
+        if module in _PARENTS
+        for layer in range(num_layers)
+        for suffix in suffixes(_path(layer, module))
+    }
     if not isinstance(config.target_modules, str):
-        # A target may be a tail of a path, so it is looked for among all tails of all paths.
-        known = {
-            suffix
-            for module in targets
-            if module in _PARENTS
-            for layer in range(num_layers)
-            for suffix in suffixes(_path(layer, module))
-        }
         absent = set(config.target_modules - known)
         if absent:
             raise AdapterIncompatibleError(
                 f"adapter_config.json: target_modules: the base model does not serve "
-                f"{_listed(absent)}; it serves {_listed(set(targets))}",
+                f"{_listed(absent)}; it serves {_listed(set(targets))}: train on those alone",
                 field="config.target_modules",
+            )
+    for key, pattern in (
+        ("rank_pattern", config.rank_pattern),
+        ("alpha_pattern", config.alpha_pattern),
+    ):
+        # To PEFT a dot stands for any character, so that such a key could match what we would not.
+        absent = {name for name in pattern if "." in name and name.removeprefix("^") not in known}
+        if absent:
+            raise AdapterIncompatibleError(
+                f"adapter_config.json: {key}: the base model has no {_listed(absent)}: "
+                "use the names of its modules",
+                field=f"config.{key}",
             )
     layers = config.layers_to_transform or ()
     if any(layer >= num_layers for layer in layers):
@@ -134,7 +149,10 @@ def _sort_factors(
     for name, tensor in tensors.items():
         match = _FACTOR.fullmatch(name)
         if match is None:
-            raise _refuse(f"{shown(name)} is no LoRA factor of a decoder layer's linear module")
+            why = f"{shown(name)} is no LoRA factor of a decoder layer's linear module"
+            if name.endswith(_FULL_COPIES):
+                why += ", but a copy of the base's: save with save_embedding_layers=False"
+            raise _refuse(why)
         path, parent, module = match[1], match[3], match[4]
         if module not in targets or _PARENTS.get(module) != parent:
             raise AdapterIncompatibleError(

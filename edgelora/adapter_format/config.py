@@ -59,14 +59,18 @@ class AdapterConfig:
         return alpha / math.sqrt(rank) if self.use_rslora else alpha / rank
 
     def adapts(self, path: str, layer: int) -> bool:
-        """Whether the configuration says that the module at a path of a layer is adapted."""
-        if self.layers_to_transform is not None and layer not in self.layers_to_transform:
-            return False
+        """Whether the configuration says that the module at a path of a layer is adapted.
+
+        As in PEFT an exclusion comes first, and a target that is the whole path needs no layer.
+        """
         if matches_any(self.exclude_modules, path):
             return False
-        if isinstance(self.target_modules, str):
-            return True
-        return matches_any(self.target_modules, path)
+        if not isinstance(self.target_modules, str):
+            if path in self.target_modules:
+                return True
+            if not matches_any(self.target_modules, path):
+                return False
+        return self.layers_to_transform is None or layer in self.layers_to_transform
 
     def canonical_bytes(self) -> bytes:
         """A valid adapter_config.json with these fields alone, equal for equal configurations."""

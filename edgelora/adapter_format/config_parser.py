@@ -26,6 +26,8 @@ _READ = {
 _IGNORED_TEXT = {"base_model_name_or_path", "revision", "peft_version"}
 """Provenance. Never followed, never stored."""
 _IGNORED_FLAGS = {"inference_mode"}
+_IGNORED_OBJECTS = {"eva_config"}
+"""How training started, which leaves no trace but the factors."""
 _INACTIVE_DEFAULTS: dict[str, object] = {
     # PEFT writes these even when the feature they belong to is off.
     "megatron_core": "megatron.core",
@@ -35,18 +37,23 @@ _REASONS = {
     "use_dora": "DoRA is not served: train with use_dora false",
     "modules_to_save": "full copies of modules are not served: train without modules_to_save",
     "lora_bias": "biases are not served: train with lora_bias false",
-    "trainable_token_indices": "trained token rows are not served",
-    "layer_replication": "layer replication would change the shared base model",
-    "auto_mapping": "nothing is ever imported for an adapter: train with task_type CAUSAL_LM",
+    "trainable_token_indices": "trained token rows are not served: train without "
+    "trainable_token_indices",
+    "target_parameters": "LoRA on bare parameters is not served: list linear modules in "
+    "target_modules",
+    "layer_replication": "layer replication would change the shared base model: train without it",
+    "auto_mapping": "nothing is ever imported for an adapter: set it to null, and task_type to "
+    "CAUSAL_LM",
     "megatron_config": "nothing is ever imported for an adapter: remove the field",
     "megatron_core": "nothing is ever imported for an adapter: remove the field",
-    "loftq_config": "this initialisation would change the shared base model",
-    "eva_config": "this initialisation is not served",
-    "corda_config": "this initialisation would change the shared base model",
+    "loftq_config": "this initialisation would change the shared base model: train with the "
+    "default",
+    "corda_config": "this initialisation would change the shared base model: convert the adapter "
+    "to plain LoRA when saving it, or train with the default",
     "auto_map": "nothing is ever imported for an adapter: remove the field",
     "trust_remote_code": "nothing is ever imported for an adapter: remove the field",
 }
-_HARMLESS_INITS = ("gaussian", "orthogonal")
+_HARMLESS_INITS = ("gaussian", "orthogonal", "eva")
 """Ways to start training that leave the base weights alone. PiSSA, OLoRA, LoftQ and others
 subtract from the base, so their factors mean nothing beside an unchanged base."""
 
@@ -104,7 +111,7 @@ def parse_adapter_config(data: bytes, *, max_rank: int) -> AdapterConfig:
 
 def _check_kind(document: dict[str, Any]) -> None:
     if document.get("peft_type") != "LORA":
-        raise refuse("peft_type", 'only "LORA" is served')
+        raise refuse("peft_type", 'only "LORA" is served: train with LoraConfig')
     if document.get("task_type") not in (None, "CAUSAL_LM"):
         raise refuse("task_type", 'only "CAUSAL_LM" (or null) is served')
 
@@ -125,6 +132,8 @@ def _check_unread(document: dict[str, Any]) -> None:
             continue
         if key in _IGNORED_FLAGS and value is True:
             continue
+        if key in _IGNORED_OBJECTS and isinstance(value, dict):
+            continue
         raise refuse(key, _REASONS.get(key, "this option is not served: remove it and retrain"))
 
 
@@ -143,6 +152,8 @@ def _check_training_side(document: dict[str, Any]) -> None:
         )
     if document.get("layers_pattern") not in (None, "", [], "layers", ["layers"]):
         raise refuse("layers_pattern", 'only "layers" is served')
+    if document.get("layers_pattern") and document.get("layers_to_transform") is None:
+        raise refuse("layers_pattern", "means nothing without layers_to_transform: set it to null")
 
 
 def _is_number(value: Any) -> bool:
@@ -183,13 +194,14 @@ def _alpha(value: Any, key: str, module: str | None = None) -> float:
 def _names(value: Any, key: str) -> frozenset[str]:
     if value is None or value == "":
         return frozenset()
-    entries = [value] if isinstance(value, str) else value
-    if not isinstance(entries, list) or len(entries) > MAX_LIST_ENTRIES:
+    # To PEFT a text is a pattern, also when it looks like a name.
+    if isinstance(value, str):
+        raise refuse(key, "patterns are not served: list plain module names, such as q_proj")
+    if not isinstance(value, list) or len(value) > MAX_LIST_ENTRIES:
         raise refuse(key, f"has to be a list of at most {MAX_LIST_ENTRIES} module names")
-    for entry in entries:
-        if not isinstance(entry, str) or not is_plain_name(entry):
-            raise refuse(key, "patterns are not served: list plain module names, such as q_proj")
-    return frozenset(entries)
+    if not all(isinstance(entry, str) and is_plain_name(entry) for entry in value):
+        raise refuse(key, "patterns are not served: list plain module names, such as q_proj")
+    return frozenset(value)
 
 
 def _targets(document: dict[str, Any]) -> frozenset[str] | Literal["all-linear"]:
@@ -216,7 +228,11 @@ def _patterns(document: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _layers(document: dict[str, Any]) -> tuple[int, ...] | None:
     value = document.get("layers_to_transform")
-    if value is None or value == []:
+    if value is None:
+        return None
+    if isinstance(document.get("target_modules"), str):
+        raise refuse("layers_to_transform", "needs target_modules as a list of module names")
+    if value == []:
         return None
     entries = value if isinstance(value, list) else [value]
     if len(entries) > MAX_LIST_ENTRIES or not all(

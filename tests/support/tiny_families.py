@@ -63,8 +63,6 @@ def tiny_model(
     torch.manual_seed(5)
     config = config_class(
         vocab_size=VOCAB_SIZE,
-        hidden_size=64,
-        num_hidden_layers=NUM_LAYERS,
         num_attention_heads=NUM_HEADS,
         num_key_value_heads=NUM_KV_HEADS,
         head_dim=HEAD_DIM,
@@ -73,6 +71,8 @@ def tiny_model(
         tie_word_embeddings=tied,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0, **(rope or {})},
         **{
+            "hidden_size": 64,
+            "num_hidden_layers": NUM_LAYERS,
             "intermediate_size": 96,
             "bos_token_id": None,
             "eos_token_id": EOS_TOKEN_ID,

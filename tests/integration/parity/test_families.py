@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AttentionInterface, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers import PreTrainedModel
 
 from edgelora.adapter_format import AdapterWeights
 from edgelora.toolchain.prepare import prepare
@@ -29,7 +28,7 @@ from tests.support.backend_streams import BLOCK_SIZE, Stream, give_blocks, rando
 from tests.support.peft_adapters import ATTENTION, peft_logits, read, save_adapters
 from tests.support.tiny_families import CONTEXT, VOCAB_SIZE, save_directory, save_gguf, tiny_model
 
-PackedFile = pytest.importorskip("tests.support.packed_file").PackedFile
+rounded_model = pytest.importorskip("tests.support.rounded_model")
 pytestmark = pytest.mark.integration
 
 TORCH_TOLERANCE = 1e-4
@@ -119,23 +118,6 @@ def expected_logits(model: PreTrainedModel, prompt: np.ndarray) -> np.ndarray:
     return model(ids).logits[0, PREFILLED - 1 :].numpy()
 
 
-def round_inputs(module: torch.nn.Module, inputs: tuple[torch.Tensor]) -> torch.Tensor:
-    """Rounds a product's input as the native core does: 255 levels in each group of 32."""
-    (x,) = inputs
-    groups = x.reshape(*x.shape[:-1], -1, 32)
-    step = groups.abs().amax(dim=-1, keepdim=True) / 127
-    return ((groups / step).round() * step).reshape(x.shape)
-
-
-def attend_in_halves(module, query, key, value, *arguments, **named):
-    """Attention with keys and values in half precision, as the native core keeps them."""
-    key, value = (x.half().float() for x in (key, value))
-    return sdpa_attention_forward(module, query, key, value, *arguments, **named)
-
-
-AttentionInterface.register("halves", attend_in_halves)
-
-
 @torch.no_grad()
 def add_adapter(model: PreTrainedModel, adapter: AdapterWeights) -> None:
     for (layer, module), pair in adapter.pairs.items():
@@ -158,14 +140,10 @@ def check_native(
     prompt = random_tokens(CONTEXT, VOCAB_SIZE)
     actual = logits_of(NativeBackend(num_threads=1), directory, prompt, adapter)
     assert actual.shape == (CONTEXT - PREFILLED + 1, VOCAB_SIZE)
-    weights = PackedFile.read(directory / "model.edgelora").weights(VOCAB_SIZE)
-    model.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in weights.items()})
+    rounded_model.load_packed(model, directory / "model.edgelora")
     if adapter is not None:
         add_adapter(model, adapter)
-    for module in model.modules():
-        if isinstance(module, torch.nn.Linear):
-            module.register_forward_pre_hook(round_inputs)
-    model.set_attn_implementation("halves")
+    rounded_model.round_as_the_core(model)
     expected = expected_logits(model, prompt)
     errors = np.linalg.norm(actual - expected, axis=1) / np.linalg.norm(expected, axis=1)
     assert errors.mean() < (NATIVE_TOLERANCE if adapter is None else ADAPTER_TOLERANCE)

@@ -66,6 +66,25 @@ def test_pattern_key_is_no_bare_suffix():
     assert parse(rank_pattern={"proj": 2}).rank_of(NOWHERE) == 4
 
 
+def test_whole_path_is_adapted_in_any_layer():
+    config = parse(target_modules=[NOWHERE, "v_proj"], layers_to_transform=[1])
+    assert config.adapts(NOWHERE, 0)
+    assert not config.adapts("model.layers.0.self_attn.v_proj", 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("target_modules", {"target_modules": "q_proj"}),
+        ("exclude_modules", {"exclude_modules": "q_proj"}),
+        ("layers_to_transform", {"target_modules": "all-linear", "layers_to_transform": [1]}),
+        ("layers_pattern", {"layers_pattern": "layers"}),
+    ],
+)
+def test_what_peft_would_read_otherwise_is_refused(key, changes):
+    assert refusal(**changes).field == f"config.{key}"
+
+
 def test_layers_and_excludes_limit_what_is_adapted():
     config = parse(layers_to_transform=[1], exclude_modules=["v_proj"])
     assert config.adapts("model.layers.1.self_attn.q_proj", 1)
@@ -180,13 +199,13 @@ def test_bias_is_refused_A13(bias):
 
 
 @pytest.mark.parametrize(
-    "init", ["pissa", "pissa_niter_16", "olora", "loftq", "eva", "corda", "lora_ga", 1, None, {}]
+    "init", ["pissa", "pissa_niter_16", "olora", "loftq", "corda", "lora_ga", "mica", 1, None, {}]
 )
 def test_initialisation_that_rewrites_the_base_is_refused_A21_T10(init):
     assert refusal(init_lora_weights=init).field == "config.init_lora_weights"
 
 
-@pytest.mark.parametrize("init", [True, False, "gaussian", "orthogonal"])
+@pytest.mark.parametrize("init", [True, False, "gaussian", "orthogonal", "eva"])
 def test_harmless_initialisation_is_accepted(init):
     parse(init_lora_weights=init)
 

@@ -1,0 +1,187 @@
+"""Every adapter of the table, made by PEFT, read as an upload is: PEFT's answers, or the reason.
+
+The torch back end is held to transformers + PEFT within 1e-4 of logits that span about 10, in
+float32. The native core is held to PEFT's own merge into the weights its packed file stands for,
+with its roundings, within 5 % in relative norm in the mean: it keeps factors in 8 bit, so about
+2.5 % is usual, and more where a converted adapter takes away most of what it adds.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+
+from edgelora.adapter_format import AdapterWeights, read_adapter
+from edgelora.adapter_upload import FILE_NAMES, file_sizes
+from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
+from edgelora.toolchain.prepare import prepare
+from services.chassis.base_model import BaseModel
+from services.inference.backends.base import Backend, BackendLimits
+from services.inference.backends.torch_backend import TorchBackend
+from tests.integration.parity.wild_formats import WILD
+from tests.support.backend_streams import BLOCK_SIZE, Stream, give_blocks, random_tokens, use
+from tests.support.tiny_families import VOCAB_SIZE, save_directory, tiny_model
+from tests.support.wild_adapters import quiet, write
+
+pytestmark = pytest.mark.integration
+
+TORCH_TOLERANCE = 1e-4
+NATIVE_TOLERANCE = 0.05
+MAX_RANK = 64
+LIMITS = BackendLimits(num_kv_blocks=4, block_size=BLOCK_SIZE, max_loras=1, max_lora_rank=MAX_RANK)
+PREFILLED, LENGTH = 24, 32
+PROMPT = random_tokens(LENGTH, VOCAB_SIZE)
+SERVED = [name for name, wild in WILD.items() if wild.refused is None]
+REFUSED = [name for name, wild in WILD.items() if wild.refused is not None]
+
+
+class Served:
+    """A base model of one family, as prepared here and as transformers has it."""
+
+    def __init__(self, family: str, root: Path) -> None:
+        self.model = tiny_model(family)
+        save_directory(self.model, root / "source")
+        self.description: BaseModel = prepare(root / "source", root, "m", weights="both")
+        self.directory = root / "models/m"
+        self._backends: dict[type[Backend], Backend] = {}
+
+    def logits(self, backend_class: type[Any], adapter: AdapterWeights) -> np.ndarray:
+        """Logits after a prefill and after every token that follows, in a slot used before."""
+        if backend_class not in self._backends:
+            self._backends[backend_class] = backend_class(num_threads=1)
+            self._backends[backend_class].load_model(self.directory, LIMITS)
+        backend = self._backends[backend_class]
+        backend.unload_adapter(0)
+        backend.load_adapter(0, adapter)
+        stream = Stream(PROMPT, use(0))
+        give_blocks([stream], LENGTH)
+        pieces = [PROMPT[:PREFILLED], *np.split(PROMPT[PREFILLED:], LENGTH - PREFILLED)]
+        return np.concatenate([backend.forward([stream.chunk(piece)]) for piece in pieces])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Served]:
+    families = sorted({wild.family for wild in WILD.values()})
+    return {family: Served(family, tmp_path_factory.mktemp(family)) for family in families}
+
+
+def read(directory: Path, model: BaseModel) -> AdapterWeights:
+    """As the command line finds the files and the store reads them."""
+    file_sizes(directory)
+    config, weights = ((directory / name).read_bytes() for name in FILE_NAMES)
+    _, adapter = read_adapter(
+        config,
+        weights,
+        targets=model.targets,
+        num_layers=model.num_layers,
+        max_rank=MAX_RANK,
+    )
+    return adapter
+
+
+@quiet()
+def adapted_by_peft(model: Any, directory: Path, is_bare_decoder: bool) -> Any:
+    """A copy of a model with the adapter merged into it by PEFT."""
+    model = copy.deepcopy(model)
+    if is_bare_decoder:
+        model.model = PeftModel.from_pretrained(model.model, str(directory)).merge_and_unload()
+        return model
+    return PeftModel.from_pretrained(model, str(directory)).merge_and_unload()
+
+
+@torch.inference_mode()
+def expected_logits(model: Any) -> np.ndarray:
+    ids = torch.from_numpy(PROMPT).long()[None]
+    return model(ids).logits[0, PREFILLED - 1 :].numpy()
+
+
+def test_the_table_is_large_enough_and_has_both_outcomes() -> None:
+    assert len(WILD) >= 40
+    assert len(SERVED) >= 20
+    assert len(REFUSED) >= 20
+    assert {wild.family for wild in WILD.values()} == {"llama", "mistral", "qwen2", "qwen3"}
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_answers_equal_peft(name: str, bases: dict[str, Served], tmp_path: Path) -> None:
+    wild = WILD[name]
+    base = bases[wild.family]
+    directory = write(wild, base.model, tmp_path / "adapter")
+    adapter = read(directory, base.description)
+    expected = expected_logits(adapted_by_peft(base.model, directory, wild.is_bare_decoder))
+    effect = np.abs(expected - expected_logits(base.model)).max()
+    assert effect > 1000 * TORCH_TOLERANCE
+    assert np.abs(base.logits(TorchBackend, adapter) - expected).max() < TORCH_TOLERANCE
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_native_answers_equal_peft(name: str, bases: dict[str, Served], tmp_path: Path) -> None:
+    rounded = pytest.importorskip("tests.support.rounded_model")
+    native = pytest.importorskip("services.inference.backends.native_backend")
+    wild = WILD[name]
+    base = bases[wild.family]
+    directory = write(wild, base.model, tmp_path / "adapter")
+    model = copy.deepcopy(base.model)
+    rounded.load_packed(model, base.directory / "model.edgelora")
+    adapted = adapted_by_peft(model, directory, wild.is_bare_decoder)
+    for each in (model, adapted):
+        rounded.round_as_the_core(each)
+    expected = expected_logits(adapted)
+    actual = base.logits(native.NativeBackend, read(directory, base.description))
+    norms = np.linalg.norm(expected, axis=1)
+    errors = np.linalg.norm(actual - expected, axis=1) / norms
+    effects = np.linalg.norm(expected_logits(model) - expected, axis=1) / norms
+    assert errors.mean() < NATIVE_TOLERANCE
+    assert effects.mean() > 2 * NATIVE_TOLERANCE
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_for_the_right_reason(name: str, bases: dict[str, Served], tmp_path: Path) -> None:
+    wild = WILD[name]
+    base = bases[wild.family]
+    made_for = tiny_model(wild.family, **wild.changes) if wild.changes else base.model
+    directory = write(wild, made_for, tmp_path / "adapter")
+    modules = set(sys.modules)
+    with pytest.raises((AdapterRejectedError, AdapterIncompatibleError)) as caught:
+        read(directory, base.description)
+    assert wild.refused is not None
+    assert caught.value.field == wild.refused.field
+    for word in wild.refused.words:
+        assert word in caught.value.message
+    assert {"evil", "this"}.isdisjoint(set(sys.modules) - modules)
+
+
+def test_files_beside_the_adapter_are_never_looked_at_X08_T38(
+    bases: dict[str, Served], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wild = WILD["template and tokenizer beside X08 T38"]
+    directory = write(wild, bases["llama"].model, tmp_path / "adapter")
+    opened: set[Path] = set()
+    is_watching = True
+
+    def note(event: str, arguments: tuple[object, ...]) -> None:
+        if is_watching and event == "open" and isinstance(arguments[0], (str, Path)):
+            opened.add(Path(arguments[0]))
+
+    sys.addaudithook(note)  # stays for good, so it is switched off
+    read(directory, bases["llama"].description)
+    is_watching = False
+    assert {path.name for path in opened if path.parent == directory} == set(FILE_NAMES)
+    assert not (tmp_path / "pwn-canary").exists()
