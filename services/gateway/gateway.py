@@ -73,13 +73,14 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         require_active=authentication.require_active,
         stall_s=config.client_stall_s,
     )
+    installations = Installations(upstream, quota, stall_s=config.client_stall_s)
     servicer = GatewayServicer(
         authentication=authentication,
         generations=generations,
         uploads=UploadRelay(
             upstream, max_weights_bytes=config.max_upload_bytes, stall_s=config.client_stall_s
         ),
-        installations=Installations(upstream, quota, stall_s=config.client_stall_s),
+        installations=installations,
         catalogue=AdapterCatalogue(upstream),
         quota=quota,
         readiness=readiness,
@@ -101,6 +102,7 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
                     watch.cancel()
             finally:
                 await generations.drain()
+                await installations.drain()
     finally:
         registry.close()
         ledger.close()

@@ -18,6 +18,8 @@ from services.gateway.quota import Quota
 from services.gateway.upload import to_registered
 from services.gateway.upstream import Upstream, errors_of
 
+_DRAIN_S = 5.0
+
 
 class Installation:
     """One running installation, for one reader."""
@@ -40,6 +42,7 @@ class Installations:
         self._upstream = upstream
         self._quota = quota
         self._stall_s = stall_s
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(
         self, caller: Caller, request: pb.InstallAdapterRequest, *, budget_s: float
@@ -53,14 +56,21 @@ class Installations:
         task = asyncio.create_task(self._relay_within(budget_s, caller, request, delivery))
 
         def conclude(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
             self._quota.settle(reservation, used_tokens=0)
             if task.cancelled():
                 delivery.close(CancelledRequestError("the request was cancelled"))
             else:
                 delivery.close(task.exception())
 
+        self._tasks.add(task)
         task.add_done_callback(conclude)
         return Installation(delivery, task)
+
+    async def drain(self) -> None:
+        """Waits for the last ones to end."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_DRAIN_S)
 
     async def _relay_within(
         self,

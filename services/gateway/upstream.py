@@ -93,4 +93,5 @@ def errors_of(name: str) -> Iterator[None]:
         with translate_errors():
             yield
     except ServiceUnavailableError as error:
-        raise unavailable(name) if error.retry_after_s is None else error from None
+        is_bare = error.retry_after_s is None and not error.metadata
+        raise unavailable(name) if is_bare else error from None

@@ -180,7 +180,7 @@ BAD_UPLOADS = [
     ("header.files[0].size_bytes", [header((CONFIG, 2**20 + 1), (WEIGHTS, 6))]),
     ("header.files[1].size_bytes", [header((CONFIG, 4), (WEIGHTS, 2**63))]),
     ("header.files[2].size_bytes", [header(*BOTH, (PROBE, 0))]),
-    ("header.files[2].size_bytes", [header(*BOTH, (PROBE, 2**20 + 1))]),
+    ("header.files[2].size_bytes", [header(*BOTH, (PROBE, 2**16 + 1))]),
     ("header.files", [header((CONFIG, 4), (PROBE, 6))]),
     ("header.alias", [header(*BOTH, alias="../mail")]),
     ("header.expected_generation", [header(*BOTH, expected_generation=1)]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
 import grpc
 import pytest
@@ -19,6 +20,14 @@ from edgelora.errors import (
 )
 from edgelora.generation import Done
 from edgelora.v1 import gateway_service_pb2 as pb
+from services.chassis.claims import seal_claim
+from services.chassis.sealing import boot_clock_s
+from services.gateway.authentication import Caller
+from services.gateway.installation import Installations
+from services.gateway.quota import Quota
+from services.gateway.quota_ledger import QuotaLedger
+from services.gateway.tenant_registry import Tenant
+from services.gateway.upstream import Upstream
 
 pytestmark = pytest.mark.integration
 
@@ -74,6 +83,12 @@ async def test_what_the_store_refuses_is_the_clients_own_error(gateway):
     with pytest.raises(NotFoundError, match="no such remote") as caught:
         await client.install_adapter("nowhere/mail")
     assert caught.value.field == "package"
+    # A remote that is down is not a store that is down.
+    gateway.store.install_failure = ServiceUnavailableError(
+        "the remote can not be reached", metadata={"remote": "unreachable"}
+    )
+    with pytest.raises(ServiceUnavailableError, match="the remote can not be reached"):
+        await client.install_adapter("shop/mail")
     assert (await client.status()).usage.num_running == 0
 
 
@@ -161,20 +176,36 @@ async def test_a_deadline_of_the_client_or_of_the_gateway_ends_it(bench):
         assert await bench.store.installs_ended.get() == "cut"
 
 
-async def test_a_client_that_reads_nothing_loses_its_call(bench):
-    await bench.start_store()
-    await bench.start_worker()
-    bench.start_scheduler()
-    await bench.start_gateway(CLIENT_STALL="200ms")
-    await bench.client()
-    bench.store.package_bytes = 10**6
-    stub = await bench.stub(http2_bdp_probe=0, http2_max_frame_size=16384)
-    call = stub.InstallAdapter(
-        pb.InstallAdapterRequest(package="shop/mail"), metadata=bench.authorization(), timeout=60
+async def test_a_client_that_reads_nothing_loses_its_call(gateway):
+    await gateway.client()
+    gateway.store.package_bytes = 1000
+    tenant = Tenant(
+        tenant_id="acme",
+        max_concurrent_requests=1,
+        max_tokens_per_minute=1,
+        created_at_s=0.0,
+        revoked_at_s=None,
     )
-    await call.read()
-    assert await bench.store.installs_ended.get() == "cut"
-    call.cancel()
+    claim = seal_claim(
+        gateway.sealer,
+        tenant_id="acme",
+        request_id="r",
+        expires_at_boot_s=boot_clock_s() + 60,
+    )
+    with closing(QuotaLedger(gateway.directory / "quota.sqlite")) as ledger:
+        quota = Quota(ledger)
+        async with Upstream(scheduler="", store=gateway.address("store"), monitor="") as upstream:
+            installations = Installations(upstream, quota, stall_s=0.1)
+            # Nobody reads its events.
+            installations.start(
+                Caller(tenant=tenant, request_id="r", claim=claim),
+                pb.InstallAdapterRequest(package="shop/mail"),
+                budget_s=60.0,
+            )
+            assert quota.num_running("acme") == 1
+            await installations.drain()
+            assert await gateway.store.installs_ended.get() == "cut"
+            assert quota.num_running("acme") == 0
 
 
 async def test_without_a_store_it_is_unavailable(bench):

@@ -51,7 +51,7 @@ def test_a_header_at_every_limit_passes():
         files=[
             pb.AdapterUploadFile(name="adapter_model.safetensors", size_bytes=100),
             pb.AdapterUploadFile(name="adapter_config.json", size_bytes=2**20),
-            pb.AdapterUploadFile(name="probe.jsonl", size_bytes=2**20),
+            pb.AdapterUploadFile(name="probe.jsonl", size_bytes=2**16),
         ],
         expected_generation=0,
     )
