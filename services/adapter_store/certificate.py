@@ -6,11 +6,13 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, fields, is_dataclass
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+
+_HINTS: dict[type, dict[str, Any]] = {}
+"""Types of the fields of a record, which take longer to find out than a document to read."""
 
 VERSION = 1
 """Of the document's form and of what its numbers mean."""
@@ -160,10 +162,11 @@ def read_record(record: type[T], document: Any) -> T:
     return record(**{name: _read(hint, document[name]) for name, hint in hints.items()})
 
 
-@cache
 def _hints(record: type) -> dict[str, Any]:
-    hints = get_type_hints(record)
-    return {field.name: hints[field.name] for field in fields(record)}
+    if record not in _HINTS:
+        hints = get_type_hints(record)
+        _HINTS[record] = {field.name: hints[field.name] for field in fields(record)}  # type: ignore[arg-type]
+    return _HINTS[record]
 
 
 def _read(hint: Any, value: Any) -> Any:

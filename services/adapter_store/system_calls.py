@@ -1,7 +1,7 @@
 """Seccomp: a short list of system calls that stay allowed, and nothing else.
 
-The filter is a classic BPF program (https://docs.kernel.org/userspace-api/seccomp_filter.html), made
-here because it is shorter than what a library would need. Numbers: the kernel's
+The filter is a classic BPF program, made here because it is shorter than what a library would need:
+https://docs.kernel.org/userspace-api/seccomp_filter.html. Numbers: the kernel's
 arch/x86/entry/syscalls/syscall_64.tbl and scripts/syscall.tbl.
 """
 

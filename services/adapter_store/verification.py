@@ -7,25 +7,53 @@ import json
 import math
 import os
 import re
-import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from edgelora.adapter_format import MAX_CONFIG_BYTES, combine_digest
 from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
+from services.adapter_store import certificate as certificates
+from services.adapter_store import sandbox
+from services.adapter_store.certificate import Certificate, read_record
+from services.adapter_store.child_process import (
+    ChildFailedError,
+    Payload,
+    StoredPayload,
+    run_child,
+)
+from services.adapter_store.child_protocol import encode
 from services.adapter_store.names import MAX_DESCRIPTION_CHARS
+from services.adapter_store.orders import (
+    Findings,
+    Measuring,
+    Module,
+    Refusal,
+    VerificationAnswer,
+    VerificationOrders,
+)
 from services.chassis.base_model import BaseModel
 from services.chassis.logs import get_logger
 
 CHILD_MODULE = "services.adapter_store.verification_child"
-_MAX_ANSWER_BYTES = 2 * MAX_CONFIG_BYTES
 _BASE_MEMORY_BYTES = 1 << 30
-_MEMORY_FACTOR = 8
-"""Mapped file, float32 copies of a half-precision file, and temporaries of the largest tensor."""
+_MEMORY_FACTOR = 16
+"""Float32 copies of a half-precision file, of what it is encoded to, and temporaries."""
+_MAX_ENCODED_FACTOR = 2
+"""An encoded adapter has 8 bits a parameter, the original 16 or 32, and both small headers."""
+_SPARE_ENCODED_BYTES = 1 << 20
 _HEX_SHA256 = re.compile(r"[0-9a-f]{64}")
-_CHILD_ENVIRONMENT = {"LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedBlob:
+    """The encoded form of an adapter, written and synced."""
+
+    name: str
+    """64 hex digits: the SHA-256 of its bytes."""
+    path: Path
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +66,9 @@ class VerifiedAdapter:
     alpha: float
     target_modules: tuple[str, ...]
     num_parameters: int
+    certificate: Certificate
+    encoded: EncodedBlob | None
+    """The serving form; None when it is the original."""
 
     @property
     def digest(self) -> str:
@@ -49,120 +80,169 @@ class Verifier:
     """Runs verification processes, a bounded number at once."""
 
     def __init__(
-        self, base: BaseModel, *, max_rank: int, timeout_s: float, max_concurrent: int
+        self,
+        base: BaseModel,
+        *,
+        max_rank: int,
+        timeout_s: float,
+        max_concurrent: int,
+        minimum_sandbox: str = sandbox.LEVELS[0],
+        measuring: Measuring | None = None,
+        why_not_measured: str = "",
     ) -> None:
+        """`minimum_sandbox`: one of sandbox.LEVELS; a process that reaches less reads nothing.
+
+        Without `measuring` every serving form is the original, and certificates say why.
+        """
         self._base = base
         self._max_rank = max_rank
         self._timeout_s = timeout_s
         self._places = asyncio.Semaphore(max_concurrent)
+        self._minimum_sandbox = minimum_sandbox
+        self._measuring = measuring
+        self._why_not_measured = why_not_measured
+        self._release = version("edgelora")
 
-    async def verify(self, config: Path, weights: Path) -> VerifiedAdapter:
-        """Verifies two files of ours against the base model.
+    async def verify(
+        self, config: Path, weights: Path, probe: Path | None, blob_target: Path
+    ) -> VerifiedAdapter:
+        """Verifies files of ours against the base model.
 
-        Raises AdapterRejectedError or AdapterIncompatibleError; a process that crashed, hung or
-        answered nonsense means rejected.
+        `probe` is the adapter's own probe.jsonl, if it ships one; `blob_target` is made when the
+        serving form is an encoded one, and left behind only then. Raises AdapterRejectedError,
+        AdapterIncompatibleError or ResourcePressureError; a process that crashed, hung or answered
+        nonsense means rejected.
         """
         async with self._places:
-            descriptors = [
-                os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                for path in (config, weights)
-            ]
             try:
-                orders = self._orders(*descriptors)
-                code, answer = await self._run(descriptors, orders)
-            finally:
-                for descriptor in descriptors:
-                    os.close(descriptor)
-        if code != 0:
-            get_logger().warning("verification_process_failed", exit_code=code)
-            raise _unverifiable("reading it made the verification process fail")
-        return _parse_answer(answer)
+                answer, stored = await self._run(config, weights, probe, blob_target)
+                return self._checked(answer, stored, blob_target)
+            except ChildFailedError as error:
+                get_logger().warning("verification_process_failed", exit_code=error.exit_code)
+                _discard(blob_target)
+                raise AdapterRejectedError(
+                    f"the adapter can not be verified: {error}", field="weights"
+                ) from None
+            except BaseException:
+                _discard(blob_target)
+                raise
 
-    def _orders(self, config_fd: int, weights_fd: int) -> bytes:
-        size_bytes = os.fstat(weights_fd).st_size
-        return json.dumps(
-            {
-                "config_fd": config_fd,
-                "weights_fd": weights_fd,
-                "targets": self._base.targets,
-                "num_layers": self._base.num_layers,
-                "max_rank": self._max_rank,
-                "memory_bytes": _BASE_MEMORY_BYTES + _MEMORY_FACTOR * size_bytes,
-                "cpu_s": math.ceil(self._timeout_s),
-            }
-        ).encode()
+    async def _run(
+        self, config: Path, weights: Path, probe: Path | None, blob_target: Path
+    ) -> tuple[bytes, StoredPayload | None]:
+        with ExitStack() as stack:
+            config_fd, weights_fd, probe_fd = (
+                None if path is None else _open(path, stack) for path in (config, weights, probe)
+            )
+            assert config_fd is not None
+            assert weights_fd is not None
+            weights_bytes = os.fstat(weights_fd).st_size
+            orders = VerificationOrders(
+                config_fd=config_fd,
+                weights_fd=weights_fd,
+                probe_fd=probe_fd,
+                modules=tuple(
+                    Module(name=name, out_features=out_features, in_features=in_features)
+                    for name, (out_features, in_features) in self._base.targets.items()
+                ),
+                num_layers=self._base.num_layers,
+                max_rank=self._max_rank,
+                base_digest=self._base.digest,
+                memory_bytes=_BASE_MEMORY_BYTES + _MEMORY_FACTOR * weights_bytes,
+                cpu_s=math.ceil(self._timeout_s),
+                minimum_sandbox=self._minimum_sandbox,
+                measuring=self._measuring,
+            )
+            packed_fd = None if self._measuring is None else self._measuring.packed_fd
+            return await run_child(
+                CHILD_MODULE,
+                encode(orders),
+                descriptors=[
+                    each
+                    for each in (config_fd, weights_fd, probe_fd, packed_fd)
+                    if each is not None
+                ],
+                timeout_s=self._timeout_s,
+                payload=Payload(
+                    path=blob_target,
+                    max_bytes=_MAX_ENCODED_FACTOR * weights_bytes + _SPARE_ENCODED_BYTES,
+                ),
+            )
 
-    async def _run(self, descriptors: list[int], orders: bytes) -> tuple[int, bytes]:
-        # Started by exec: gRPC does not survive a fork, and the child shares no memory with us.
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            "-B",
-            "-m",
-            CHILD_MODULE,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            pass_fds=descriptors,
-            env=_CHILD_ENVIRONMENT,
-            cwd="/",
-            start_new_session=True,
-        )
+    def _checked(
+        self, text: bytes, stored: StoredPayload | None, blob_target: Path
+    ) -> VerifiedAdapter:
+        """Takes nothing from the child for granted but the form of its answer."""
         try:
-            async with asyncio.timeout(self._timeout_s):
-                assert process.stdin is not None
-                assert process.stdout is not None
-                process.stdin.write(orders)
-                process.stdin.close()
-                answer = await process.stdout.read(_MAX_ANSWER_BYTES)
-                while piece := await process.stdout.read(_MAX_ANSWER_BYTES):
-                    answer += piece
-                    if len(answer) > _MAX_ANSWER_BYTES:
-                        raise _unverifiable("its description is too long")
-                return await process.wait(), answer
-        except TimeoutError:
-            raise _unverifiable(f"reading it took more than {self._timeout_s:g} s") from None
-        finally:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            answer = read_record(VerificationAnswer, json.loads(text))
+            if answer.refusal is not None:
+                raise _refusal(answer.refusal)
+            if answer.findings is None:
+                raise ValueError
+            return self._verified(answer.findings, stored, blob_target)
+        except (ValueError, RecursionError):
+            raise ChildFailedError("the verification process gave no answer") from None
+
+    def _verified(
+        self, found: Findings, stored: StoredPayload | None, blob_target: Path
+    ) -> VerifiedAdapter:
+        """Raises ValueError for findings that contradict each other."""
+        config = found.canonical_config.encode("ascii")
+        encoding = found.encoding
+        told = None if encoding is None else (encoding.num_bytes, encoding.sha256)
+        is_measured = found.measurement is not None
+        if (
+            not _HEX_SHA256.fullmatch(found.weights_sha256)
+            or len(config) > MAX_CONFIG_BYTES
+            or found.sandbox.level not in sandbox.LEVELS
+            or not sandbox.reaches(found.sandbox.level, self._minimum_sandbox)
+            or told != (None if stored is None else (stored.size_bytes, stored.sha256))
+            or is_measured != (self._measuring is not None)
+            or (encoding is not None and not is_measured)
+        ):
+            raise ValueError
+        weights_sha256 = bytes.fromhex(found.weights_sha256)
+        why_exact = found.why_exact if is_measured else self._why_not_measured
+        return VerifiedAdapter(
+            canonical_config=config,
+            weights_sha256=weights_sha256,
+            rank=found.rank,
+            alpha=found.alpha,
+            target_modules=found.target_modules,
+            num_parameters=found.parameters,
+            certificate=Certificate(
+                version=certificates.VERSION,
+                edgelora=self._release,
+                adapter_digest=combine_digest(config, weights_sha256),
+                base_digest=self._base.digest,
+                sandbox=found.sandbox.level,
+                tensors=found.tensors,
+                parameters=found.parameters,
+                layer_deltas=found.layer_deltas,
+                encoding=encoding,
+                why_exact=why_exact,
+                measurement=found.measurement,
+                why_not_measured="" if is_measured else self._why_not_measured,
+            ),
+            encoded=None
+            if stored is None
+            else EncodedBlob(name=stored.sha256, path=blob_target, size_bytes=stored.size_bytes),
+        )
 
 
-def _unverifiable(why: str) -> AdapterRejectedError:
-    return AdapterRejectedError(f"the adapter can not be verified: {why}", field="weights")
+def _open(path: Path, stack: ExitStack) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    return descriptor
 
 
-def _parse_answer(answer: bytes) -> VerifiedAdapter:
-    """Takes nothing from the child for granted but the form of its answer."""
-    try:
-        found = json.loads(answer)
-        refused = found.get("refused")
-        if refused is None:
-            return _verified(found)
-        message, field = found["message"], found["field"]
-        if not isinstance(message, str) or not isinstance(field, str):
-            raise TypeError
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise _unverifiable("the verification process gave no answer") from None
-    error_class = AdapterIncompatibleError if refused == "incompatible" else AdapterRejectedError
-    raise error_class(message[: 4 * MAX_DESCRIPTION_CHARS], field=field[:MAX_DESCRIPTION_CHARS])
+def _discard(blob_target: Path) -> None:
+    with suppress(OSError):
+        blob_target.unlink()
 
 
-def _verified(found: dict[str, Any]) -> VerifiedAdapter:
-    modules = found["target_modules"]
-    config = found["canonical_config"].encode("ascii")
-    if (
-        not _HEX_SHA256.fullmatch(found["weights_sha256"])
-        or not isinstance(modules, list)
-        or not all(isinstance(name, str) for name in modules)
-        or len(config) > MAX_CONFIG_BYTES
-    ):
-        raise ValueError
-    return VerifiedAdapter(
-        canonical_config=config,
-        weights_sha256=bytes.fromhex(found["weights_sha256"]),
-        rank=int(found["rank"]),
-        alpha=float(found["alpha"]),
-        target_modules=tuple(modules),
-        num_parameters=int(found["num_parameters"]),
+def _refusal(refusal: Refusal) -> AdapterRejectedError | AdapterIncompatibleError:
+    error_class = AdapterIncompatibleError if refusal.is_incompatible else AdapterRejectedError
+    return error_class(
+        refusal.message[: 4 * MAX_DESCRIPTION_CHARS], field=refusal.field[:MAX_DESCRIPTION_CHARS]
     )

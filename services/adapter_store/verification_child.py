@@ -1,101 +1,124 @@
 """The process that opens an uploaded adapter first: `python -I -m` this module, nothing else.
 
-It gets both files as open descriptors and its orders as JSON on standard input, gives up every
-right it does not need, and answers one JSON object on standard output. If the files manage to
-crash it or to use up its limits, they are refused and nothing else has seen them.
+It gets the files as open descriptors and its orders on standard input, maps the base model, gives
+up every right it does not need, and only then looks at what a stranger wrote. If that manages to
+crash it or to use up its limits, it is refused and nothing else has seen it.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import json
 import mmap
 import os
-import resource
-import signal
-import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from edgelora.adapter_format import MAX_CONFIG_BYTES, AdapterWeights, read_adapter
-from edgelora.adapter_format.tensor_file import Buffer
+from edgelora.adapter_format import (
+    MAX_CONFIG_BYTES,
+    combine_digest,
+    read_adapter,
+)
 from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
+from services.adapter_store import sandbox
+from services.adapter_store.certificate import LayerDelta
+from services.adapter_store.child_protocol import answer_and_exit, read_orders
+from services.adapter_store.delta_norms import layer_norms
+from services.adapter_store.orders import (
+    Findings,
+    Refusal,
+    VerificationAnswer,
+    VerificationOrders,
+)
+from services.adapter_store.probes import MAX_PROBE_BYTES, read_probe
+from services.adapter_store.serving_form import FormChoice, num_parameters
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_NO_NEW_PRIVS = 38
-_EXIT_FORBIDDEN = 3
-
-
-def give_up_rights(memory_bytes: int, cpu_s: int) -> None:
-    """Bounds this process, and lets it start, open, write and import nothing any more."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(
-        _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0
-    ):
-        raise OSError(ctypes.get_errno(), "prctl failed")
-    for name, limit in (
-        (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, 0),
-        (resource.RLIMIT_NPROC, 0),
-    ):
-        _, hard = resource.getrlimit(name)
-        lowered = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.setrlimit(name, (lowered, lowered))
-    sys.addaudithook(_forbid)
+EXIT_TOO_WEAK = 4
+"""Status when the sandbox does not reach the minimum; then nothing was read."""
 
 
-def _forbid(_event: str, _arguments: tuple[object, ...]) -> None:
-    # Reading an adapter raises no audit event (PEP 578); importing, opening, executing,
-    # unpickling and connecting all raise one.
-    os._exit(_EXIT_FORBIDDEN)
+class Verification:
+    """One adapter being read."""
 
+    def __init__(self, orders: VerificationOrders) -> None:
+        """Opens everything that is ours."""
+        self._orders = orders
+        # Mapped, but not yet looked at: mapping needs a free descriptor.
+        self._weights = mmap.mmap(orders.weights_fd, 0, access=mmap.ACCESS_READ)
+        self._choice: FormChoice | None = None
+        if orders.measuring is not None:
+            self._choice = FormChoice(
+                orders.measuring,
+                base_digest=orders.base_digest,
+                max_rank=orders.max_rank,
+                has_probe=orders.probe_fd is not None,
+            )
 
-def verify(config: bytes, weights: Buffer, orders: dict[str, Any]) -> dict[str, Any]:
-    """Reads both files in full and describes them, or says why they are refused."""
-    try:
-        parsed, pairs = read_adapter(
-            config,
-            weights,
-            targets={name: (shape[0], shape[1]) for name, shape in orders["targets"].items()},
-            num_layers=orders["num_layers"],
-            max_rank=orders["max_rank"],
+    def run(self, box: sandbox.Sandbox) -> tuple[VerificationAnswer, bytes]:
+        """Reads all files in full and describes them, or says why they are refused."""
+        try:
+            return self._read(box)
+        except AdapterRejectedError as error:
+            return _refused(error.message, error.field), b""
+        except AdapterIncompatibleError as error:
+            return _refused(error.message, error.field, is_incompatible=True), b""
+        except MemoryError:
+            message = "the adapter needs more memory to be read than its size allows"
+            return _refused(message, "weights"), b""
+
+    def _read(self, box: sandbox.Sandbox) -> tuple[VerificationAnswer, bytes]:
+        orders = self._orders
+        config, weights = read_adapter(
+            os.pread(orders.config_fd, MAX_CONFIG_BYTES + 1, 0),
+            self._weights,
+            targets={each.name: (each.out_features, each.in_features) for each in orders.modules},
+            num_layers=orders.num_layers,
+            max_rank=orders.max_rank,
         )
-    except AdapterRejectedError as error:
-        return {"refused": "rejected", "message": error.message, "field": error.field}
-    except AdapterIncompatibleError as error:
-        return {"refused": "incompatible", "message": error.message, "field": error.field}
-    except MemoryError:
-        message = "the adapter needs more memory to be read than its size allows"
-        return {"refused": "rejected", "message": message, "field": "weights"}
-    return {
-        "canonical_config": parsed.canonical_bytes().decode("ascii"),
-        "weights_sha256": hashlib.sha256(weights).hexdigest(),
-        "rank": pairs.max_rank,
-        "alpha": parsed.alpha,
-        "target_modules": sorted({module for _, module in pairs.pairs}),
-        "num_parameters": _num_parameters(pairs),
-    }
+        probe: tuple[tuple[str, str], ...] = ()
+        if orders.probe_fd is not None:
+            probe = read_probe(os.pread(orders.probe_fd, MAX_PROBE_BYTES + 1, 0))
+        canonical = config.canonical_bytes()
+        sha256 = hashlib.sha256(self._weights)
+        form = None
+        if self._choice is not None:
+            digest = combine_digest(canonical, sha256.digest())
+            form = self._choice.choose(weights, digest, probe)
+        encoded = None if form is None else form.encoded
+        findings = Findings(
+            canonical_config=canonical.decode("ascii"),
+            weights_sha256=sha256.hexdigest(),
+            rank=weights.max_rank,
+            alpha=config.alpha,
+            target_modules=tuple(sorted({module for _, module in weights.pairs})),
+            parameters=num_parameters(weights),
+            # Reading ends well only when every tensor was used, and a pair is two of them.
+            tensors=2 * len(weights.pairs),
+            layer_deltas=tuple(
+                LayerDelta(layer=layer, norm=norm) for layer, norm in layer_norms(weights).items()
+            ),
+            encoding=None if encoded is None else encoded.encoding,
+            why_exact="" if form is None else form.why_exact,
+            measurement=None if form is None else form.measurement,
+            sandbox=box,
+        )
+        answer = VerificationAnswer(findings=findings, refusal=None)
+        return answer, b"" if encoded is None else encoded.data
 
 
-def _num_parameters(weights: AdapterWeights) -> int:
-    return sum(int(pair.lora_a.size + pair.lora_b.size) for pair in weights.pairs.values())
+def _refused(
+    message: str, field: str | None, *, is_incompatible: bool = False
+) -> VerificationAnswer:
+    refusal = Refusal(is_incompatible=is_incompatible, message=message, field=field or "weights")
+    return VerificationAnswer(findings=None, refusal=refusal)
 
 
 def main() -> NoReturn:
     """Follows the orders on standard input."""
-    orders = json.loads(sys.stdin.buffer.read())
-    # Mapped, but not yet looked at: mapping needs a free descriptor.
-    weights = mmap.mmap(orders["weights_fd"], 0, access=mmap.ACCESS_READ)
-    give_up_rights(orders["memory_bytes"], orders["cpu_s"])
-    config = os.pread(orders["config_fd"], MAX_CONFIG_BYTES + 1, 0)
-    answer = json.dumps(verify(config, weights, orders)).encode()
-    while answer:
-        answer = answer[os.write(1, answer) :]
-    # Tearing down the interpreter would raise audit events for nothing.
-    os._exit(0)
+    orders = read_orders(VerificationOrders)
+    verification = Verification(orders)
+    box = sandbox.enter(orders.memory_bytes, orders.cpu_s)
+    if not sandbox.reaches(box.level, orders.minimum_sandbox):
+        os._exit(EXIT_TOO_WEAK)
+    answer_and_exit(*verification.run(box))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,152 @@
+"""Chooses an adapter's serving form by what encoding it costs, measured with the model itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgelora.adapter_format import AdapterWeights
+from services.adapter_store import probe_texts
+from services.adapter_store.certificate import Divergence, Encoding, Measurement, TaskMetric
+from services.adapter_store.divergence import DivergenceSum
+from services.adapter_store.effect import check_finite, try_canary
+from services.adapter_store.measured_model import Logits, MeasuredModel
+from services.adapter_store.probes import TokenSequence
+
+ENGINE = "edgelora_native"
+ORIGINAL = "the file's factors in the core's slots: 8 bits, half-precision scales"
+MAX_TASK_LOSS = 0.01
+"""Largest loss of the task metric, relative to the original's."""
+
+_ORIGINAL, _ENCODED = 0, 1
+"""Slots."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedForm:
+    """One level of the codec, and what it stands for."""
+
+    encoding: Encoding
+    data: bytes
+    decoded: AdapterWeights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenForm:
+    """What was chosen, and what was measured of it."""
+
+    encoded: EncodedForm | None
+    """None: the original."""
+    why_exact: str
+    """Why the original; empty when it is not."""
+    measurement: Measurement
+
+
+class Comparison:
+    """One adapter in the model's slots: the original, and beside it one encoded form after the
+    other."""
+
+    def __init__(
+        self,
+        model: MeasuredModel,
+        original: AdapterWeights,
+        *,
+        canary: Sequence[int],
+        texts: Sequence[TokenSequence],
+        probe: Sequence[TokenSequence],
+    ) -> None:
+        """`canary`: token ids of the prompt. `probe`: the adapter's own, empty when it has none.
+
+        Raises AdapterRejectedError when no slot can hold the adapter.
+        """
+        self._model = model
+        self._canary = canary
+        self._texts = texts
+        self._probe = probe
+        self._base_share: float | None = None
+        model.load(_ORIGINAL, original)
+
+    def keep_original(self, why: str) -> ChosenForm:
+        """The original as serving form. Raises AdapterRejectedError as `try_canary`."""
+        return ChosenForm(
+            encoded=None, why_exact=why, measurement=self._measurement(_ORIGINAL, None, None)
+        )
+
+    def choose(self, forms: Iterable[EncodedForm], max_mean_kl: float) -> ChosenForm:
+        """Takes the first form within both bounds, and the original when none is.
+
+        `max_mean_kl`, in nats, bounds the built-in texts and the adapter's own probe. Raises
+        AdapterRejectedError when the adapter has no effect or makes the model overflow.
+        """
+        for form in forms:
+            self._model.load(_ENCODED, form.decoded)
+            divergence = self._compare(self._texts)
+            task = self._task() if self._probe else None
+            if _is_within(divergence, task, max_mean_kl):
+                return ChosenForm(
+                    encoded=form,
+                    why_exact="",
+                    measurement=self._measurement(_ENCODED, divergence, task),
+                )
+            self._model.unload(_ENCODED)
+        return self.keep_original("no level of the codec keeps the bounds")
+
+    def _measurement(
+        self, slot: int, divergence: Divergence | None, task: TaskMetric | None
+    ) -> Measurement:
+        return Measurement(
+            engine=ENGINE,
+            original=ORIGINAL,
+            probe=probe_texts.NAME,
+            divergence=divergence,
+            task=task,
+            canary=try_canary(self._model, self._canary, slot),
+        )
+
+    def _compare(self, sequences: Sequence[TokenSequence]) -> Divergence:
+        total = DivergenceSum()
+        for _, _, logits in self._model.foretell(sequences, (_ORIGINAL, _ENCODED)):
+            check_finite(logits)
+            total.add(logits[:, 0], logits[:, 1])
+        return total.result()
+
+    def _task(self) -> TaskMetric:
+        total = DivergenceSum()
+        right = np.ones((len(self._probe), 2), dtype=bool)
+        for lines, following, logits in self._model.foretell(self._probe, (_ORIGINAL, _ENCODED)):
+            check_finite(logits)
+            total.add(logits[:, 0], logits[:, 1])
+            right[lines] &= _foretold(logits, following)
+        before, after = right.mean(axis=0)
+        return TaskMetric(
+            lines=len(self._probe),
+            base=self._share_of_base(),
+            before=float(before),
+            after=float(after),
+            divergence=total.result(),
+        )
+
+    def _share_of_base(self) -> float:
+        if self._base_share is None:
+            right = np.ones((len(self._probe), 1), dtype=bool)
+            for lines, following, logits in self._model.foretell(self._probe, (None,)):
+                right[lines] &= _foretold(logits, following)
+            self._base_share = float(right.mean())
+        return self._base_share
+
+
+def _foretold(logits: Logits, following: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Whether the likeliest token is the next one, [sequences, slots]."""
+    hits: NDArray[np.bool_] = logits.argmax(axis=2) == following[:, np.newaxis]
+    return hits
+
+
+def _is_within(divergence: Divergence, task: TaskMetric | None, max_mean_kl: float) -> bool:
+    if divergence.mean_kl > max_mean_kl:
+        return False
+    return task is None or (
+        task.divergence.mean_kl <= max_mean_kl and task.after >= task.before * (1 - MAX_TASK_LOSS)
+    )

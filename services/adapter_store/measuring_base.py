@@ -1,0 +1,93 @@
+"""What the store finds at its start for measuring adapters: model, texts, sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.adapter_store.certificate import read_record
+from services.adapter_store.child_process import ChildFailedError, run_child
+from services.adapter_store.child_protocol import encode
+from services.adapter_store.orders import Measuring, SetupAnswer, SetupOrders
+from services.adapter_store.sandbox import Sandbox
+from services.chassis.base_model import NATIVE_FILE, BaseModel
+
+_MODULE = "services.adapter_store.measuring_setup"
+_TIMEOUT_S = 120.0
+"""Hashing a packed model of some gigabytes from slow flash included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuringBase:
+    """What verification processes have on this machine."""
+
+    sandbox: Sandbox
+    measuring: Measuring | None
+    why_not_measured: str
+    """Empty when there is something to measure with."""
+
+
+@asynccontextmanager
+async def open_measuring_base(
+    base: BaseModel, directory: Path, *, is_encoding: bool, max_mean_kl: float
+) -> AsyncIterator[MeasuringBase]:
+    """Tries the prepared model of a directory in a process of its own, and keeps its file open.
+
+    The very file that was tried is what verification processes map, whatever is prepared later.
+    `max_mean_kl`: bound on what encoding may cost, in nats. Raises ChildFailedError when no process
+    can be started that gives up its rights and answers.
+    """
+    tokenizer_file = str((directory / "tokenizer.json").absolute())
+    with _opened(base, directory) as packed_fd:
+        orders = SetupOrders(
+            packed_fd=packed_fd,
+            packed_sha256=base.files.get(NATIVE_FILE, "").removeprefix("sha256:"),
+            tokenizer_file=tokenizer_file,
+            hidden_size=base.hidden_size,
+            num_layers=base.num_layers,
+            vocab_size=base.vocab_size,
+        )
+        descriptors = () if packed_fd is None else (packed_fd,)
+        text, _ = await run_child(
+            _MODULE, encode(orders), descriptors=descriptors, timeout_s=_TIMEOUT_S
+        )
+        try:
+            found = read_record(SetupAnswer, json.loads(text))
+        except ValueError:
+            raise ChildFailedError("the process gave no answer") from None
+        if packed_fd is None or found.obstacle:
+            why = found.obstacle
+            yield MeasuringBase(sandbox=found.sandbox, measuring=None, why_not_measured=why)
+            return
+        measuring = Measuring(
+            packed_fd=packed_fd,
+            tokenizer_file=tokenizer_file,
+            vocab_size=base.vocab_size,
+            max_sequence_tokens=base.max_context_tokens,
+            canary=found.canary,
+            texts=found.texts,
+            is_encoding=is_encoding,
+            max_mean_kl=max_mean_kl,
+        )
+        yield MeasuringBase(sandbox=found.sandbox, measuring=measuring, why_not_measured="")
+
+
+@contextmanager
+def _opened(base: BaseModel, directory: Path) -> Iterator[int | None]:
+    """The packed file's descriptor; None when the model has no such file."""
+    if base.obstacle(NATIVE_FILE) is not None:
+        yield None
+        return
+    try:
+        descriptor = os.open(directory / NATIVE_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

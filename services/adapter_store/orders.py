@@ -1,0 +1,119 @@
+"""What the store tells its child processes, and what they answer: JSON over pipes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.adapter_store.certificate import Encoding, LayerDelta, Measurement
+from services.adapter_store.sandbox import Sandbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """A linear module of every layer that may be adapted."""
+
+    name: str
+    out_features: int
+    in_features: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """A text as the base model's tokenizer cuts it."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """What the child needs to run the model."""
+
+    packed_fd: int
+    """The packed base model, open."""
+    tokenizer_file: str
+    vocab_size: int
+    max_sequence_tokens: int
+    canary: Tokens
+    texts: tuple[Tokens, ...]
+    """The built-in texts."""
+    is_encoding: bool
+    max_mean_kl: float
+    """Bound on the mean divergence of an encoded form, in nats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationOrders:
+    """One adapter to be read."""
+
+    config_fd: int
+    weights_fd: int
+    probe_fd: int | None
+    modules: tuple[Module, ...]
+    num_layers: int
+    max_rank: int
+    base_digest: str
+    memory_bytes: int
+    """What it may take beside what is mapped when it begins to read."""
+    cpu_s: int
+    minimum_sandbox: str
+    measuring: Measuring | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """A good adapter. If it has an encoding, that many bytes follow."""
+
+    canonical_config: str
+    weights_sha256: str
+    rank: int
+    alpha: float
+    target_modules: tuple[str, ...]
+    parameters: int
+    tensors: int
+    layer_deltas: tuple[LayerDelta, ...]
+    encoding: Encoding | None
+    why_exact: str
+    measurement: Measurement | None
+    sandbox: Sandbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why an adapter is not taken."""
+
+    is_incompatible: bool
+    """It belongs to another base model."""
+    message: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationAnswer:
+    """One of both."""
+
+    findings: Findings | None
+    refusal: Refusal | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupOrders:
+    """A base model to be tried for measuring."""
+
+    packed_fd: int | None
+    packed_sha256: str
+    """64 hex digits."""
+    tokenizer_file: str
+    hidden_size: int
+    num_layers: int
+    vocab_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupAnswer:
+    """What a child of this store will have."""
+
+    sandbox: Sandbox
+    obstacle: str
+    """Why nothing can be measured; empty when it can."""
+    canary: Tokens
+    texts: tuple[Tokens, ...]

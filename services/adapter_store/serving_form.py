@@ -1,0 +1,131 @@
+"""Opens what measuring an adapter needs, and chooses its serving form with it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from edgelora.adapter_format import AdapterWeights, LoraPair
+from services.adapter_store.certificate import Encoding
+from services.adapter_store.delta_norms import relative_error
+from services.adapter_store.measured_model import MeasuredModel
+from services.adapter_store.measuring import Comparison, EncodedForm, ChosenForm
+from services.adapter_store.orders import Measuring
+from services.adapter_store.probe_texts import GIVEN_TOKENS
+from services.adapter_store.probes import (
+    MAX_LINE_TOKENS,
+    Tokenize,
+    TokenSequence,
+    built_in_sequences,
+    probe_sequences,
+)
+
+CODEC = "edgelora"
+_FEATURE_MULTIPLE = 32
+"""The codec's blocks."""
+
+
+class FormChoice:
+    """The base model, the tokenizer when there is a probe, and the codec when it is on."""
+
+    def __init__(
+        self, orders: Measuring, *, base_digest: str, max_rank: int, has_probe: bool
+    ) -> None:
+        """Opens files and imports packages: nothing later does.
+
+        Raises edgelora_native.NativeError and OSError.
+        """
+        self._orders = orders
+        self._base_digest = base_digest
+        self._model = MeasuredModel(
+            Path(f"/proc/self/fd/{orders.packed_fd}"),
+            vocab_size=orders.vocab_size,
+            max_rank=max_rank,
+        )
+        self._tokenize = load_tokenizer(orders.tokenizer_file) if has_probe else None
+        if orders.is_encoding:
+            from edgelora.adapter_format import codec
+
+            self._codec = codec
+            self._rehearse()
+
+    def _rehearse(self) -> None:
+        """Encodes the smallest adapter: numpy imports some of its parts at their first use."""
+        ones = np.ones((1, _FEATURE_MULTIPLE), np.float32)
+        smallest = AdapterWeights({(0, "q_proj"): LoraPair(ones, ones.T, 1.0)})
+        for _ in self._forms(smallest, self._base_digest):
+            break
+
+    def choose(
+        self,
+        weights: AdapterWeights,
+        digest: str,
+        probe: Iterable[tuple[str, str]],
+    ) -> ChosenForm:
+        """Measures an adapter. Raises AdapterRejectedError."""
+        orders = self._orders
+        sequences: tuple[TokenSequence, ...] = ()
+        if self._tokenize is not None:
+            sequences = probe_sequences(
+                probe, self._tokenize, min(MAX_LINE_TOKENS, orders.max_sequence_tokens)
+            )
+        comparison = Comparison(
+            self._model,
+            weights,
+            canary=orders.canary.ids,
+            texts=built_in_sequences((text.ids for text in orders.texts), GIVEN_TOKENS),
+            probe=sequences,
+        )
+        if not orders.is_encoding:
+            return comparison.keep_original("the codec is off")
+        shapes = [pair.lora_a.shape[1] | pair.lora_b.shape[0] for pair in weights.pairs.values()]
+        if any(size % _FEATURE_MULTIPLE for size in shapes):
+            return comparison.keep_original("the codec takes modules of multiples of 32 only")
+        return comparison.choose(self._forms(weights, digest), orders.max_mean_kl)
+
+    def _forms(self, weights: AdapterWeights, digest: str) -> Iterator[EncodedForm]:
+        parameters = num_parameters(weights)
+        for level in self._codec.LEVELS:
+            data = self._codec.encode(
+                weights, digest=digest, base_digest=self._base_digest, level=level
+            )
+            decoded = self._codec.decode(data)
+            yield EncodedForm(
+                encoding=Encoding(
+                    codec=CODEC,
+                    version=self._codec.VERSION,
+                    bits=level,
+                    bits_per_parameter=8 * len(data) / parameters,
+                    num_bytes=len(data),
+                    sha256=hashlib.sha256(data).hexdigest(),
+                    relative_error=relative_error(weights, decoded),
+                ),
+                data=data,
+                decoded=decoded,
+            )
+
+
+def num_parameters(weights: AdapterWeights) -> int:
+    """Values in all factors."""
+    return sum(int(pair.lora_a.size + pair.lora_b.size) for pair in weights.pairs.values())
+
+
+def load_tokenizer(file: str) -> Tokenize:
+    """The base model's tokenizer for raw text, in which control tokens may be spelled out.
+
+    Adds no start token. Raises ImportError, and Exception when the file is damaged.
+    """
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(file)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+
+    def tokenize(text: str) -> list[int]:
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    return tokenize
