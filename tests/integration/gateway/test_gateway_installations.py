@@ -178,7 +178,7 @@ async def test_a_deadline_of_the_client_or_of_the_gateway_ends_it(bench):
 
 async def test_a_client_that_reads_nothing_loses_its_call(gateway):
     await gateway.client()
-    gateway.store.package_bytes = 1000
+    gateway.store.package_bytes, gateway.store.hold_after = 1000, 500
     tenant = Tenant(
         tenant_id="acme",
         max_concurrent_requests=1,
