@@ -1,0 +1,132 @@
+"""Adapter packages: an OCI image manifest with a layer for each file of a PEFT adapter.
+
+OCI image specification 1.1 (`manifest.md`, `image-layout.md`) with the media types of CNCF
+ModelPack 0.0.7. Layers are the plain files, so that any registry tool can carry a package.
+Deterministic: equal files make an equal manifest, byte for byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgelora.adapter_upload import FILE_NAMES, file_sizes
+
+PROBE_NAME = "probe.jsonl"
+"""Optional: examples with which a node measures what compression costs."""
+MANIFEST_MEDIA_TYPE = "application/vnd.oci.image.manifest.v1+json"
+INDEX_MEDIA_TYPE = "application/vnd.oci.image.index.v1+json"
+ARTIFACT_TYPE = "application/vnd.cncf.model.manifest.v1+json"
+CONFIG_MEDIA_TYPE = "application/vnd.cncf.model.config.v1+json"
+LAYER_MEDIA_TYPES: Mapping[str, str] = {
+    FILE_NAMES[0]: "application/vnd.cncf.model.weight.config.v1.raw",
+    FILE_NAMES[1]: "application/vnd.cncf.model.weight.v1.raw",
+    PROBE_NAME: "application/vnd.cncf.model.dataset.v1.raw",
+}
+FILE_NAME_ANNOTATIONS = ("org.cncf.model.filepath", "org.opencontainers.image.title")
+"""Where a layer's file name stands: ModelPack's annotation, and the one other OCI tools use."""
+TAG_ANNOTATION = "org.opencontainers.image.ref.name"
+"""Where an image layout's index keeps a manifest's tag."""
+
+_PIECE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Content by its hash."""
+
+    digest: str
+    """`sha256:` and 64 hex digits."""
+    size_bytes: int
+
+    @classmethod
+    def of(cls, data: bytes) -> Blob:
+        """The blob some bytes make."""
+        return cls(f"sha256:{hashlib.sha256(data).hexdigest()}", len(data))
+
+    def descriptor(self, media_type: str, **more: Any) -> dict[str, Any]:
+        """How a manifest or index refers to it."""
+        return {"mediaType": media_type, "digest": self.digest, "size": self.size_bytes, **more}
+
+
+def package_documents(files: Mapping[str, Blob]) -> tuple[bytes, bytes]:
+    """The ModelPack config and the manifest of a package with these files, by name."""
+    ordered = [name for name in LAYER_MEDIA_TYPES if name in files]
+    config = _json(
+        {
+            "descriptor": {},
+            "config": {"format": "safetensors"},
+            "modelfs": {"type": "layers", "diffIds": [files[name].digest for name in ordered]},
+        }
+    )
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_MEDIA_TYPE,
+            "artifactType": ARTIFACT_TYPE,
+            "config": Blob.of(config).descriptor(CONFIG_MEDIA_TYPE),
+            "layers": [
+                files[name].descriptor(
+                    LAYER_MEDIA_TYPES[name],
+                    annotations=dict.fromkeys(FILE_NAME_ANNOTATIONS, name),
+                )
+                for name in ordered
+            ],
+        }
+    )
+    return config, manifest
+
+
+def write_package(directory: Path, output: Path, tag: str) -> str:
+    """Writes a PEFT adapter as an OCI image layout with one tag; returns the manifest's digest.
+
+    `output` appears whole or not at all. Raises AdapterRejectedError naming a file of the adapter
+    that is missing, FileExistsError when there is an `output`, other OSError.
+    """
+    names = [*file_sizes(directory), *([PROBE_NAME] if (directory / PROBE_NAME).is_file() else [])]
+    if output.exists():
+        raise FileExistsError(17, "there is something already: name a new directory", str(output))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=".pack-") as temporary:
+        layout = Path(temporary) / "layout"
+        blobs = layout / "blobs" / "sha256"
+        blobs.mkdir(parents=True)
+        config, manifest = package_documents(
+            {name: _copy(directory / name, blobs) for name in names}
+        )
+        for data in (config, manifest):
+            _put(data, blobs)
+        described = Blob.of(manifest).descriptor(
+            MANIFEST_MEDIA_TYPE, artifactType=ARTIFACT_TYPE, annotations={TAG_ANNOTATION: tag}
+        )
+        index = {"schemaVersion": 2, "mediaType": INDEX_MEDIA_TYPE, "manifests": [described]}
+        (layout / "index.json").write_bytes(_json(index))
+        (layout / "oci-layout").write_bytes(_json({"imageLayoutVersion": "1.0.0"}))
+        layout.rename(output)
+    return Blob.of(manifest).digest
+
+
+def _copy(file: Path, blobs: Path) -> Blob:
+    """Copies a file to the name of its hash, reading it once."""
+    hasher = hashlib.sha256()
+    size_bytes = 0
+    copy = blobs / "copy"
+    with file.open("rb") as source, copy.open("wb") as target:
+        while piece := source.read(_PIECE_BYTES):
+            hasher.update(piece)
+            size_bytes += target.write(piece)
+    copy.rename(blobs / hasher.hexdigest())
+    return Blob(f"sha256:{hasher.hexdigest()}", size_bytes)
+
+
+def _put(data: bytes, blobs: Path) -> None:
+    (blobs / hashlib.sha256(data).hexdigest()).write_bytes(data)
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
