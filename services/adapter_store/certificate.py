@@ -165,7 +165,7 @@ def read_record(record: type[T], document: Any) -> T:
 def _hints(record: type) -> dict[str, Any]:
     if record not in _HINTS:
         hints = get_type_hints(record)
-        _HINTS[record] = {field.name: hints[field.name] for field in fields(record)}  # type: ignore[arg-type]
+        _HINTS[record] = {field.name: hints[field.name] for field in fields(record)}
     return _HINTS[record]
 
 

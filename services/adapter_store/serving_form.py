@@ -12,7 +12,7 @@ from edgelora.adapter_format import AdapterWeights, LoraPair
 from services.adapter_store.certificate import Encoding
 from services.adapter_store.delta_norms import relative_error
 from services.adapter_store.measured_model import MeasuredModel
-from services.adapter_store.measuring import Comparison, EncodedForm, ChosenForm
+from services.adapter_store.measuring import ChosenForm, Comparison, EncodedForm
 from services.adapter_store.orders import Measuring
 from services.adapter_store.probe_texts import GIVEN_TOKENS
 from services.adapter_store.probes import (
