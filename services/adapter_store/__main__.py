@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from edgelora.v1.adapter_store_service_pb2_grpc import add_AdapterStoreServiceServicer_to_server
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
 from services.adapter_store.hot_index import HotIndex
-from services.adapter_store.library import AdapterLibrary
 from services.adapter_store.readiness import keep_ready
 from services.adapter_store.residency import Residency
 from services.adapter_store.servicer import AdapterStoreServicer
 from services.adapter_store.storage import open_storage
-from services.adapter_store.upload import UploadArea
-from services.adapter_store.verification import Verifier
+from services.adapter_store.store import open_store
+from services.adapter_store.verifier_start import open_verifier
 from services.chassis.base_model import BaseModel
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.chassis.server import ServiceHost, run_service
@@ -32,45 +31,42 @@ async def main(environ: Mapping[str, str]) -> None:
         raise ConfigError(str(error)) from error
     residency = Residency()
     with open_storage(config.directory) as storage:
-        uploads = UploadArea(
-            storage.staging,
-            max_adapter_bytes=config.max_adapter_bytes,
-            max_uploads=config.max_concurrent_uploads,
-            min_free_bytes=config.min_free_bytes,
-        )
-        uploads.sweep()
-        library = AdapterLibrary(
-            base=base,
-            storage=storage,
-            uploads=uploads,
-            verifier=Verifier(
-                base,
-                max_rank=config.max_lora_rank,
-                timeout_s=config.verification_timeout_s,
-                max_concurrent=config.max_concurrent_verifications,
-            ),
-            residency=residency,
-            max_adapters_per_tenant=config.max_adapters_per_tenant,
-            unix_clock_s=time.time,
-            boot_clock_s=boot_clock_s,
-        )
         index = _hot_index(config, residency)
-        host = ServiceHost([config.address])
-        servicer = AdapterStoreServicer(
-            library, sealer, boot_clock_s, index.note_change if index else lambda: None
-        )
-        host.add(
-            add_AdapterStoreServiceServicer_to_server, servicer, "edgelora.v1.AdapterStoreService"
-        )
-        if index is not None:
-            library.take_hints(await index.hints(boot_clock_s()))
-        async with host.serving(), asyncio.TaskGroup() as group:
-            tasks = [group.create_task(keep_ready(library.probe, host.set_ready))]
+        async with (
+            open_verifier(config, base) as verifier,
+            open_store(
+                config,
+                base,
+                storage,
+                residency,
+                verifier,
+                unix_clock_s=time.time,
+                boot_clock_s=boot_clock_s,
+            ) as store,
+        ):
+            host = ServiceHost([config.address])
+            servicer = AdapterStoreServicer(
+                store.library,
+                store.arrivals,
+                store.tiers,
+                sealer,
+                boot_clock_s,
+                index.note_change if index else lambda: None,
+            )
+            host.add(
+                add_AdapterStoreServiceServicer_to_server,
+                servicer,
+                "edgelora.v1.AdapterStoreService",
+            )
             if index is not None:
-                tasks.append(group.create_task(index.run()))
-            await host.wait_for_stop()
-            for task in tasks:
-                task.cancel()
+                store.library.take_hints(await index.hints(boot_clock_s()))
+            async with host.serving(), asyncio.TaskGroup() as group:
+                tasks = [group.create_task(keep_ready(store.library.probe, host.set_ready))]
+                if index is not None:
+                    tasks.append(group.create_task(index.run()))
+                await host.wait_for_stop()
+                for task in tasks:
+                    task.cancel()
 
 
 def _hot_index(config: AdapterStoreConfig, residency: Residency) -> HotIndex | None:

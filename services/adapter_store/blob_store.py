@@ -33,6 +33,14 @@ class BlobStore:
         self.directory = directory
         directory.mkdir(mode=0o700, exist_ok=True)
         directory.chmod(0o700)
+        self.total_bytes = sum(
+            entry.stat(follow_symlinks=False).st_size for entry in os.scandir(directory)
+        )
+        """What all blobs take."""
+
+    def has(self, name: str) -> bool:
+        """Whether a blob of that name is there."""
+        return self._path(name).exists()
 
     def adopt(self, file: Path, name: str) -> None:
         """Moves a finished, synced file of the same file system in, replacing an equal one.
@@ -40,7 +48,9 @@ class BlobStore:
         Replacing also repairs a blob that was damaged on storage.
         """
         file.chmod(0o400)
+        new_bytes, old_bytes = file.stat().st_size, self._size(name)
         file.replace(self._path(name))
+        self.total_bytes += new_bytes - old_bytes
         sync_directory(self.directory)
 
     def check(self, name: str, size_bytes: int) -> None:
@@ -65,13 +75,16 @@ class BlobStore:
 
     def remove(self, name: str) -> None:
         """Removes a blob if it is there. Readers that opened it keep what they opened."""
+        size_bytes = self._size(name)
         self._path(name).unlink(missing_ok=True)
+        self.total_bytes -= size_bytes
 
     def sweep(self, used: set[str]) -> int:
         """Removes everything but the used blobs; returns how many files went."""
         num_removed = 0
         for entry in list(os.scandir(self.directory)):
             if entry.name not in used and entry.is_file(follow_symlinks=False):
+                self.total_bytes -= entry.stat(follow_symlinks=False).st_size
                 Path(entry.path).unlink()
                 num_removed += 1
         return num_removed
@@ -80,6 +93,12 @@ class BlobStore:
         """Raises OSError when the directory can not be read."""
         with os.scandir(self.directory) as entries:
             next(entries, None)
+
+    def _size(self, name: str) -> int:
+        try:
+            return self._path(name).stat(follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return 0
 
     def _path(self, name: str) -> Path:
         if _NAME.fullmatch(name) is None:

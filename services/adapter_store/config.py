@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.adapter_store.sandbox import LEVELS
 from services.chassis.settings import Settings
 
 PREFIX = "EDGELORA_STORE_"
@@ -41,8 +42,22 @@ class AdapterStoreConfig:
     """MAX_CONCURRENT_VERIFICATIONS: verification processes at once, default 2."""
     verification_timeout_s: float
     """VERIFICATION_TIMEOUT: longest time one adapter may take, default 60s."""
+    minimum_sandbox: str
+    """SANDBOX_LEVEL: least that verification processes have to give up: `none`, `rlimits` (the
+    default), `landlock` or `landlock+seccomp`. They always give up what they can."""
+    is_encoding: bool
+    """CODEC: `auto` (the default) keeps adapters encoded where the loss can be measured, `off`
+    keeps the originals."""
+    codec_max_kl: float
+    """CODEC_MAX_KL: most mean divergence of an encoded adapter's next tokens, in nats."""
     min_free_bytes: int
     """MIN_FREE_BYTES: storage that uploads leave free, default 64MiB."""
+    flash_budget_bytes: int | None
+    """FLASH_BUDGET: most bytes of all blobs; 0, the default: as much as the disk has."""
+    flash_min_residency_s: float
+    """FLASH_MIN_RESIDENCY: an adapter used more recently is not evicted, default 60s."""
+    max_pinned_per_tenant: int
+    """MAX_PINNED_PER_TENANT: default 4."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> AdapterStoreConfig:
@@ -65,7 +80,15 @@ class AdapterStoreConfig:
                 "MAX_CONCURRENT_VERIFICATIONS", 2, low=1, high=64
             ),
             verification_timeout_s=settings.duration_s("VERIFICATION_TIMEOUT", 60.0),
+            minimum_sandbox=settings.choice("SANDBOX_LEVEL", "rlimits", LEVELS),
+            is_encoding=settings.choice("CODEC", "auto", ("auto", "off")) == "auto",
+            codec_max_kl=settings.number("CODEC_MAX_KL", 0.02, low=0.0, high=10.0),
             min_free_bytes=settings.size_bytes("MIN_FREE_BYTES", 64 * _MIB),
+            flash_budget_bytes=settings.size_bytes("FLASH_BUDGET", 0) or None,
+            flash_min_residency_s=settings.duration_s("FLASH_MIN_RESIDENCY", 60.0),
+            max_pinned_per_tenant=settings.integer(
+                "MAX_PINNED_PER_TENANT", 4, low=0, high=1_000_000
+            ),
         )
         settings.finish()
         return config

@@ -1,4 +1,4 @@
-"""What the store does for tenants and workers: register, resolve, list, name, delete, fetch."""
+"""What the store does for tenants and workers: resolve, list, name, pin, delete, fetch."""
 
 from __future__ import annotations
 
@@ -7,54 +7,43 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from edgelora.errors import AdapterIncompatibleError, DataCorruptError
+from services.adapter_store.blob_store import BlobStore
+from services.adapter_store.flash_tier import FlashTier
 from services.adapter_store.manifest import AdapterManifest, Alias
 from services.adapter_store.names import (
     Selection,
     adapter_not_found,
     check_alias,
-    check_description,
     check_distinct,
     check_selections,
     is_reference,
 )
-from services.adapter_store.registry import Registry, Removal
+from services.adapter_store.registry import PagePosition, Registry
+from services.adapter_store.registry_writer import RegistryWriter, Removal
 from services.adapter_store.residency import AdapterPlace, Residency, WorkerReport
-from services.adapter_store.storage import Storage
 from services.adapter_store.threads import in_thread
-from services.adapter_store.upload import FileKind, StagedUpload, UploadArea, storage_errors
-from services.adapter_store.verification import VerifiedAdapter, Verifier
+from services.adapter_store.upload import storage_errors
+from services.adapter_store.usage import Tier, UsageLedger
 from services.chassis.base_model import BaseModel
-from services.chassis.logs import get_logger
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UploadHeader:
-    """What a tenant announces before it sends files."""
-
-    alias: str | None
-    description: str
-    replace_alias: bool
-    config_bytes: int
-    weights_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
-    """What came of an upload."""
-
-    manifest: AdapterManifest
-    alias: Alias | None
-    is_new: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedSelection:
     """A selection after authorisation."""
 
-    digest: str
+    manifest: AdapterManifest
     strength: float
-    alias: str | None
+    alias: Alias | None
+    """None when the caller gave a digest."""
     place: AdapterPlace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedAdapter:
+    """An adapter with its names."""
+
+    manifest: AdapterManifest
+    aliases: Sequence[Alias]
 
 
 class AdapterLibrary:
@@ -64,92 +53,29 @@ class AdapterLibrary:
         self,
         *,
         base: BaseModel,
-        storage: Storage,
-        uploads: UploadArea,
-        verifier: Verifier,
+        reader: Registry,
+        writer: RegistryWriter,
+        blobs: BlobStore,
+        flash: FlashTier,
         residency: Residency,
-        max_adapters_per_tenant: int,
+        ledger: UsageLedger,
+        changing: asyncio.Lock,
+        max_pinned_per_tenant: int,
         unix_clock_s: Callable[[], float],
         boot_clock_s: Callable[[], float],
     ) -> None:
+        """`changing`: held while flash and registry change."""
         self._base = base
-        self._registry: Registry = storage.reader
-        self._writer: Registry = storage.writer
-        self._blobs = storage.blobs
-        self._uploads = uploads
-        self._verifier = verifier
+        self._registry = reader
+        self._writer = writer
+        self._blobs = blobs
+        self._flash = flash
         self._residency = residency
-        self._max_adapters = max_adapters_per_tenant
+        self._ledger = ledger
+        self._changing = changing
+        self._max_pinned = max_pinned_per_tenant
         self._unix_clock_s = unix_clock_s
         self._boot_clock_s = boot_clock_s
-        # Registry and blobs change together, one change at a time.
-        self._changing = asyncio.Lock()
-
-    async def register(
-        self, tenant_id: str, header: UploadHeader, chunks: AsyncIterator[tuple[FileKind, bytes]]
-    ) -> Registration:
-        """Takes an upload, has it verified, and stores it; or leaves nothing behind.
-
-        Raises InvalidRequestError, AdapterRejectedError, AdapterIncompatibleError,
-        AlreadyExistsError, QuotaExceededError, QueueFullError, ResourcePressureError.
-        """
-        if header.alias is not None:
-            check_alias(header.alias, self._base.name)
-        check_description(header.description)
-        upload = self._uploads.begin(header.config_bytes, header.weights_bytes)
-        try:
-            async for kind, data in chunks:
-                await in_thread(upload.write, kind, data)
-            await in_thread(upload.finish)
-            verified = await self._verifier.verify(upload.path("config"), upload.path("weights"))
-            if verified.weights_sha256 != upload.sha256("weights"):
-                raise DataCorruptError(
-                    "the weights changed while they were verified: upload them again",
-                    field="weights",
-                )
-            async with self._changing:
-                return await in_thread(self._store, tenant_id, header, upload, verified)
-        finally:
-            await in_thread(self._uploads.end, upload)
-
-    def _store(
-        self,
-        tenant_id: str,
-        header: UploadHeader,
-        upload: StagedUpload,
-        verified: VerifiedAdapter,
-    ) -> Registration:
-        config_blob = upload.replace_config(verified.canonical_config)
-        weights_blob = verified.weights_sha256.hex()
-        manifest = AdapterManifest(
-            tenant_id=tenant_id,
-            digest=verified.digest,
-            base_digest=self._base.digest,
-            rank=verified.rank,
-            alpha=verified.alpha,
-            target_modules=verified.target_modules,
-            num_parameters=verified.num_parameters,
-            config_blob=config_blob,
-            weights_blob=weights_blob,
-            config_bytes=len(verified.canonical_config),
-            weights_bytes=header.weights_bytes,
-            registered_at_s=self._unix_clock_s(),
-            description=header.description,
-        )
-        try:
-            with storage_errors():
-                self._blobs.adopt(upload.path("config"), config_blob)
-                self._blobs.adopt(upload.path("weights"), weights_blob)
-                stored, alias, is_new = self._writer.add(
-                    manifest,
-                    alias=header.alias,
-                    replace_alias=header.replace_alias,
-                    max_adapters=self._max_adapters,
-                )
-        except BaseException:
-            self._remove_blobs(self._writer.unused((config_blob, weights_blob)))
-            raise
-        return Registration(manifest=stored, alias=alias, is_new=is_new)
 
     def resolve(
         self, tenant_id: str, selections: Sequence[Selection]
@@ -163,27 +89,57 @@ class AdapterLibrary:
         now_s = self._boot_clock_s()
         resolved = []
         for index, selection in enumerate(selections):
-            manifest = self._find(tenant_id, selection.adapter, f"adapters[{index}].adapter")
-            if manifest.base_digest != self._base.digest:
+            field = f"adapters[{index}].adapter"
+            manifest, alias = self._find(tenant_id, selection.adapter, field)
+            if manifest.content.base_digest != self._base.digest:
                 raise AdapterIncompatibleError(
                     "the adapter was registered for another base model: register it again",
-                    field=f"adapters[{index}].adapter",
+                    field=field,
                 )
             resolved.append(
                 ResolvedSelection(
-                    digest=manifest.digest,
+                    manifest=manifest,
                     strength=selection.strength + 0.0,  # -0.0 becomes 0.0
-                    alias=None if selection.adapter == manifest.digest else selection.adapter,
+                    alias=alias,
                     place=self._residency.place(manifest.digest, now_s),
                 )
             )
-        digests = [selection.digest for selection in resolved]
+        digests = [each.manifest.digest for each in resolved]
         check_distinct(digests)
+        for each in resolved:
+            tier = _tier(each.place, is_on_flash=each.manifest.content.is_on_flash)
+            self._ledger.note_hit(tenant_id, each.manifest.digest, tier, self._unix_clock_s())
         return resolved, self._residency.counts(digests, now_s)
 
-    def adapters_of(self, tenant_id: str) -> tuple[list[AdapterManifest], list[Alias]]:
-        """A tenant's adapters, newest first, and its aliases."""
-        return self._registry.adapters(tenant_id), self._registry.aliases(tenant_id)
+    def page(
+        self, tenant_id: str, size: int, after: PagePosition | None
+    ) -> tuple[list[ListedAdapter], PagePosition | None]:
+        """One page of a tenant's adapters, newest first, and where the next one starts."""
+        manifests = self._registry.adapters(tenant_id, size + 1, after)
+        page = [self.listed(manifest) for manifest in manifests[:size]]
+        if len(manifests) <= size:
+            return page, None
+        last = page[-1].manifest
+        return page, PagePosition(last.registered_at_s, last.digest)
+
+    def get(self, tenant_id: str, reference: str) -> ListedAdapter:
+        """One adapter by alias or digest. Raises AdapterNotFoundError."""
+        return self.listed(self._find(tenant_id, reference, "adapter")[0])
+
+    def listed(self, manifest: AdapterManifest) -> ListedAdapter:
+        """An adapter with its aliases."""
+        return ListedAdapter(
+            manifest=manifest,
+            aliases=self._registry.aliases_of(manifest.tenant_id, manifest.digest),
+        )
+
+    def pinned(self) -> list[str]:
+        """Digests any tenant has pinned."""
+        return self._registry.pinned()
+
+    def certificate(self, digest: str) -> str | None:
+        """The certificate of an adapter's content, as canonical JSON."""
+        return self._registry.certificate(digest)
 
     def place(self, digest: str) -> AdapterPlace:
         """How far an adapter is from running."""
@@ -203,6 +159,23 @@ class AdapterLibrary:
                     self._writer.set_alias, tenant_id, name, digest, expected_generation
                 )
 
+    async def set_pinned(self, tenant_id: str, reference: str, *, is_pinned: bool) -> ListedAdapter:
+        """Keeps an adapter close, or lets it go.
+
+        Raises AdapterNotFoundError and QuotaExceededError.
+        """
+        digest = self.get(tenant_id, reference).manifest.digest
+        async with self._changing:
+            with storage_errors():
+                await in_thread(
+                    self._writer.set_pinned,
+                    tenant_id,
+                    digest,
+                    is_pinned=is_pinned,
+                    max_pinned=self._max_pinned,
+                )
+        return self.get(tenant_id, digest)
+
     async def delete(self, tenant_id: str, reference: str) -> Removal:
         """Removes an alias, or an adapter with its aliases and its unshared blobs.
 
@@ -211,25 +184,29 @@ class AdapterLibrary:
         if not is_reference(reference):
             raise adapter_not_found("adapter")
         async with self._changing:
-            return await in_thread(self._delete, tenant_id, reference)
+            removal = await in_thread(self._delete, tenant_id, reference)
+        if removal.digest is not None:
+            self._ledger.forget(tenant_id, removal.digest)
+        return removal
 
     def _delete(self, tenant_id: str, reference: str) -> Removal:
         with storage_errors():
             removal = self._writer.delete(tenant_id, reference)
-        self._remove_blobs(removal.unused_blobs)
+        self._flash.remove(removal.unused_blobs)
         return removal
 
-    async def fetch(self, tenant_id: str, allowed: Collection[str], digest: str) -> AdapterManifest:
-        """Authorises a worker's fetch and checks both blobs against their hashes.
+    def find_allowed(
+        self, tenant_id: str, allowed: Collection[str], digest: str
+    ) -> AdapterManifest:
+        """Authorises a worker's fetch.
 
         `allowed` are the digests of the ticket. Raises AdapterNotFoundError, also when the
-        adapter was deleted since, and DataCorruptError.
+        adapter was deleted since.
         """
         manifest = self._registry.get(tenant_id, digest) if digest in allowed else None
         if manifest is None:
             raise adapter_not_found("digest")
-        await in_thread(self._blobs.check, manifest.config_blob, manifest.config_bytes)
-        await in_thread(self._blobs.check, manifest.weights_blob, manifest.weights_bytes)
+        self._ledger.note_fetch(tenant_id, digest)
         return manifest
 
     async def read(self, blob: str) -> AsyncIterator[bytes]:
@@ -268,16 +245,16 @@ class AdapterLibrary:
         self._registry.num_adapters("")
         self._blobs.probe()
 
-    def _find(self, tenant_id: str, reference: str, field: str) -> AdapterManifest:
-        manifest = self._registry.find(tenant_id, reference) if is_reference(reference) else None
-        if manifest is None:
+    def _find(
+        self, tenant_id: str, reference: str, field: str
+    ) -> tuple[AdapterManifest, Alias | None]:
+        found = self._registry.find(tenant_id, reference) if is_reference(reference) else None
+        if found is None:
             raise adapter_not_found(field)
-        return manifest
+        return found
 
-    def _remove_blobs(self, names: Collection[str]) -> None:
-        for name in names:
-            try:
-                self._blobs.remove(name)
-            except OSError as error:
-                # Not referred to any more; the next start sweeps it.
-                get_logger().warning("blob_not_removed", errno=error.errno)
+
+def _tier(place: AdapterPlace, *, is_on_flash: bool) -> Tier:
+    if place is AdapterPlace.RESIDENT:
+        return Tier.MEMORY
+    return Tier.FLASH if is_on_flash else Tier.REMOTE

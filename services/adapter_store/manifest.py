@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+
+
+class ServingForm(Enum):
+    """How an adapter is stored and loaded. Chosen at registration, the same for all tenants."""
+
+    EXACT = "exact"
+    """The original weights."""
+    ENCODED_3 = "encoded-3"
+    """About 3.2 bits a parameter."""
+    ENCODED_4 = "encoded-4"
+    """About 4.5 bits."""
+    ENCODED_8 = "encoded-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterManifest:
-    """One adapter of one tenant."""
+class Blob:
+    """One file on flash."""
 
-    tenant_id: str
+    name: str
+    """Hex SHA-256 of its bytes."""
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterContent:
+    """What is true of an adapter's content, whoever registered it."""
+
     digest: str
-    """`sha256:` and 64 hex digits over the canonical config and the weights."""
+    """`sha256:` and 64 hex digits over the canonical config and the original weights."""
     base_digest: str
     """The base model it was verified against."""
     rank: int
@@ -20,14 +41,48 @@ class AdapterManifest:
     target_modules: tuple[str, ...]
     """Sorted module names."""
     num_parameters: int
-    config_blob: str
-    """Name of the blob with the canonical config."""
-    weights_blob: str
-    config_bytes: int
     weights_bytes: int
+    """Size of the original weights file."""
+    form: ServingForm
+    config: Blob | None
+    """The canonical config; with `weights`, in the exact form only."""
+    weights: Blob | None
+    encoded: Blob | None
+    certificate_digest: str | None
+    """`sha256:` and 64 hex digits; None for one registered before there were certificates."""
+    is_on_flash: bool
+    """False when its files were evicted and have to come from a package again."""
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        """Every file of the form."""
+        return tuple(blob for blob in (self.config, self.weights, self.encoded) if blob is not None)
+
+    @property
+    def flash_bytes(self) -> int:
+        """What the form takes on flash."""
+        return sum(blob.size_bytes for blob in self.blobs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterManifest:
+    """One adapter of one tenant."""
+
+    tenant_id: str
+    content: AdapterContent
     registered_at_s: float
     """Unix time."""
     description: str
+    package: str | None
+    """`REMOTE/NAME@sha256:...`; None when the tenant sent it, so that flash holds the only copy."""
+    parent_digest: str | None
+    """What its alias pointed to when it was registered."""
+    is_pinned: bool
+
+    @property
+    def digest(self) -> str:
+        """The adapter's identity."""
+        return self.content.digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

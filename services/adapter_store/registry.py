@@ -6,35 +6,28 @@ is answered by an index.
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from edgelora.adapter_format import is_digest
-from edgelora.errors import AlreadyExistsError, QuotaExceededError
-from services.adapter_store.manifest import AdapterManifest, Alias
-from services.adapter_store.names import adapter_not_found
-from services.adapter_store.registry_schema import migrate
-
-_COLUMNS = (
-    "tenant, digest, base_digest, rank, alpha, target_modules, num_parameters, config_blob, "
-    "weights_blob, config_bytes, weights_bytes, registered_at, description"
+from services.adapter_store.manifest import AdapterContent, AdapterManifest, Alias
+from services.adapter_store.registry_rows import (
+    CONTENT_COLUMNS,
+    SELECT_MANIFEST,
+    content_of,
+    manifest_of,
 )
+from services.adapter_store.registry_schema import migrate
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
-    """What a deletion removed."""
+class PagePosition:
+    """The last adapter of a page."""
 
-    aliases: tuple[str, ...]
-    digest: str | None
-    """None when only an alias went."""
-    unused_blobs: tuple[str, ...]
-    """Blobs no tenant refers to any more."""
+    registered_at_s: float
+    digest: str
 
 
 class Registry:
@@ -74,17 +67,17 @@ class Registry:
     def get(self, tenant_id: str, digest: str) -> AdapterManifest | None:
         """One adapter of a tenant."""
         row = self._connection.execute(
-            f"SELECT {_COLUMNS} FROM adapters WHERE tenant = ? AND digest = ?",  # noqa: S608
-            (tenant_id, digest),
+            f"{SELECT_MANIFEST} WHERE tenant = ? AND digest = ?", (tenant_id, digest)
         ).fetchone()
-        return None if row is None else _manifest(row)
+        return None if row is None else manifest_of(row)
 
-    def find(self, tenant_id: str, reference: str) -> AdapterManifest | None:
-        """One adapter of a tenant, by alias or digest."""
-        if is_digest(reference):
-            return self.get(tenant_id, reference)
-        alias = self.alias(tenant_id, reference)
-        return None if alias is None else self.get(tenant_id, alias.digest)
+    def find(self, tenant_id: str, reference: str) -> tuple[AdapterManifest, Alias | None] | None:
+        """One adapter of a tenant by digest, or by alias and then with the alias."""
+        alias = None if is_digest(reference) else self.alias(tenant_id, reference)
+        if alias is None and not is_digest(reference):
+            return None
+        manifest = self.get(tenant_id, reference if alias is None else alias.digest)
+        return None if manifest is None else (manifest, alias)
 
     def alias(self, tenant_id: str, name: str) -> Alias | None:
         """One alias of a tenant."""
@@ -94,198 +87,109 @@ class Registry:
         ).fetchone()
         return None if row is None else Alias(name=row[0], digest=row[1], generation=row[2])
 
-    def adapters(self, tenant_id: str) -> list[AdapterManifest]:
-        """A tenant's adapters, newest first."""
+    def adapters(
+        self, tenant_id: str, limit: int, after: PagePosition | None = None
+    ) -> list[AdapterManifest]:
+        """At most `limit` adapters of a tenant, newest first, from the one that follows `after`."""
+        if after is None:
+            where, values = "tenant = ?", (tenant_id,)
+        else:
+            where = "tenant = ? AND registered_at <= ? AND (registered_at < ? OR digest > ?)"
+            at_s = after.registered_at_s
+            values = (tenant_id, at_s, at_s, after.digest)  # type: ignore[assignment]
         rows = self._connection.execute(
-            f"SELECT {_COLUMNS} FROM adapters WHERE tenant = ? "  # noqa: S608
-            "ORDER BY registered_at DESC, digest",
-            (tenant_id,),
+            f"{SELECT_MANIFEST} WHERE {where} ORDER BY registered_at DESC, digest LIMIT ?",
+            (*values, limit),
         )
-        return [_manifest(row) for row in rows]
+        return [manifest_of(row) for row in rows]
 
-    def aliases(self, tenant_id: str) -> list[Alias]:
-        """A tenant's aliases by name."""
+    def aliases_of(self, tenant_id: str, digest: str) -> list[Alias]:
+        """A tenant's aliases of one adapter, by name."""
         rows = self._connection.execute(
-            "SELECT name, digest, generation FROM aliases WHERE tenant = ? ORDER BY name",
-            (tenant_id,),
+            "SELECT name, digest, generation FROM aliases WHERE tenant = ? AND digest = ? "
+            "ORDER BY name",
+            (tenant_id, digest),
         )
         return [Alias(name=row[0], digest=row[1], generation=row[2]) for row in rows]
 
-    def num_adapters(self, tenant_id: str) -> int:
-        """How many adapters a tenant has."""
-        query = "SELECT count(*) FROM adapters WHERE tenant = ?"
-        return int(self._connection.execute(query, (tenant_id,)).fetchone()[0])
+    def certificate(self, digest: str) -> str | None:
+        """The certificate of a content, as canonical JSON."""
+        row = self._connection.execute(
+            "SELECT document FROM certificates WHERE digest = ?", (digest,)
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def num_adapters(self, tenant_id: str | None = None) -> int:
+        """How many adapters a tenant has, or all together."""
+        if tenant_id is None:
+            row = self._connection.execute("SELECT count(*) FROM adapters").fetchone()
+        else:
+            query = "SELECT count(*) FROM adapters WHERE tenant = ?"
+            row = self._connection.execute(query, (tenant_id,)).fetchone()
+        return int(row[0])
 
     def registered(self, digests: Iterable[str]) -> set[str]:
         """Those of the digests that any tenant has."""
-        query = "SELECT 1 FROM adapters WHERE digest = ? LIMIT 1"
+        query = "SELECT 1 FROM contents WHERE digest = ?"
         return {d for d in digests if self._connection.execute(query, (d,)).fetchone() is not None}
 
+    def owners(self, digest: str) -> list[str]:
+        """The tenants that have an adapter, by name."""
+        rows = self._connection.execute(
+            "SELECT tenant FROM adapters WHERE digest = ? ORDER BY tenant", (digest,)
+        )
+        return [row[0] for row in rows]
+
+    def pinned(self) -> list[str]:
+        """Digests any tenant has pinned, sorted."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT digest FROM adapters WHERE is_pinned ORDER BY digest"
+        )
+        return [row[0] for row in rows]
+
+    def num_pinned(self, tenant_id: str) -> int:
+        """How many adapters a tenant has pinned."""
+        query = "SELECT count(*) FROM adapters WHERE is_pinned AND tenant = ?"
+        return int(self._connection.execute(query, (tenant_id,)).fetchone()[0])
+
+    def evictable(self) -> list[AdapterContent]:
+        """Contents on flash that every owner could get from a package again, and none pinned."""
+        rows = self._connection.execute(
+            f"SELECT {CONTENT_COLUMNS} FROM contents WHERE is_on_flash AND digest IN "  # noqa: S608
+            "(SELECT digest FROM adapters GROUP BY digest "
+            "HAVING count(package) = count(*) AND max(is_pinned) = 0)"
+        )
+        return [content_of(row) for row in rows]
+
     def blobs(self) -> set[str]:
-        """Every blob any adapter refers to. Scans the table; for the start only."""
-        query = "SELECT config_blob FROM adapters UNION SELECT weights_blob FROM adapters"
-        return {row[0] for row in self._connection.execute(query)}
+        """Every blob that has to be on flash. Scans the table; for the start only."""
+        rows = self._connection.execute(
+            "SELECT config_blob, weights_blob, encoded_blob FROM contents WHERE is_on_flash"
+        )
+        return {name for row in rows for name in row if name is not None}
 
-    def add(
-        self,
-        manifest: AdapterManifest,
-        *,
-        alias: str | None,
-        replace_alias: bool,
-        max_adapters: int,
-    ) -> tuple[AdapterManifest, Alias | None, bool]:
-        """Adds an adapter, and points an alias to it, both or neither.
-
-        Returns the adapter as stored (the first registration wins), the alias, and whether the
-        adapter is new. Raises QuotaExceededError and AlreadyExistsError.
-        """
-        with self._transaction():
-            stored = self.get(manifest.tenant_id, manifest.digest)
-            if stored is None:
-                self.check_quota(manifest.tenant_id, max_adapters)
-                self._insert(manifest)
-            pointed = None
-            if alias is not None:
-                self.check_alias_free(manifest.tenant_id, alias, manifest.digest, replace_alias)
-                pointed = self._point(manifest.tenant_id, alias, manifest.digest)
-            return stored or manifest, pointed, stored is None
-
-    def check_quota(self, tenant_id: str, max_adapters: int) -> None:
-        """Raises QuotaExceededError when a tenant may not add another adapter."""
-        if self.num_adapters(tenant_id) >= max_adapters:
-            raise QuotaExceededError(
-                f"you have {max_adapters} adapters, the most allowed: remove one first",
-                metadata={"max_adapters": str(max_adapters)},
-            )
-
-    def check_alias_free(
-        self, tenant_id: str, name: str, digest: str | None, replace_alias: bool
-    ) -> None:
-        """Raises AlreadyExistsError when a name is taken by another adapter and may not move."""
-        current = self.alias(tenant_id, name)
-        if current is not None and current.digest != digest and not replace_alias:
-            raise AlreadyExistsError(
-                "the alias points to another adapter: choose another, or ask to replace it",
-                field="alias",
-                metadata={"generation": str(current.generation)},
-            )
-
-    def set_alias(
-        self, tenant_id: str, name: str, digest: str, expected_generation: int | None
-    ) -> Alias:
-        """Points a name to one of the tenant's adapters.
-
-        With `expected_generation` only if the alias still has it; 0 expects that there is none.
-        Raises AdapterNotFoundError and AlreadyExistsError.
-        """
-        with self._transaction():
-            if self.get(tenant_id, digest) is None:
-                raise adapter_not_found("digest")
-            current = self.alias(tenant_id, name)
-            generation = 0 if current is None else current.generation
-            if expected_generation is not None and expected_generation != generation:
-                raise AlreadyExistsError(
-                    f"the alias has generation {generation}, not the expected one: "
-                    "read it again, then decide",
-                    field="expected_generation",
-                    metadata={"generation": str(generation)},
-                )
-            return self._point(tenant_id, name, digest)
-
-    def delete(self, tenant_id: str, reference: str) -> Removal:
-        """Removes an alias, or an adapter with all its aliases.
-
-        Raises AdapterNotFoundError.
-        """
-        with self._transaction():
-            if not is_digest(reference):
-                if self.alias(tenant_id, reference) is None:
-                    raise adapter_not_found("adapter")
-                self._connection.execute(
-                    "DELETE FROM aliases WHERE tenant = ? AND name = ?", (tenant_id, reference)
-                )
-                return Removal((reference,), None, ())
-            manifest = self.get(tenant_id, reference)
-            if manifest is None:
-                raise adapter_not_found("adapter")
-            names = self._connection.execute(
-                "SELECT name FROM aliases WHERE tenant = ? AND digest = ? ORDER BY name",
-                (tenant_id, reference),
-            ).fetchall()
-            self._connection.execute(
-                "DELETE FROM adapters WHERE tenant = ? AND digest = ?", (tenant_id, reference)
-            )
-            blobs = self.unused((manifest.config_blob, manifest.weights_blob))
-            return Removal(tuple(row[0] for row in names), reference, blobs)
-
-    def unused(self, blobs: Sequence[str]) -> tuple[str, ...]:
-        """Those of the blobs no adapter refers to."""
-        config = "SELECT 1 FROM adapters WHERE config_blob = ? LIMIT 1"
-        weights = "SELECT 1 FROM adapters WHERE weights_blob = ? LIMIT 1"
+    def unused(self, blobs: Iterable[str]) -> tuple[str, ...]:
+        """Those of the blobs that no content on flash refers to."""
+        queries = [
+            f"SELECT 1 FROM contents WHERE {column} = ? AND is_on_flash LIMIT 1"  # noqa: S608
+            for column in ("config_blob", "weights_blob", "encoded_blob")
+        ]
         execute = self._connection.execute
         return tuple(
             blob
             for blob in blobs
-            if execute(config, (blob,)).fetchone() is None
-            and execute(weights, (blob,)).fetchone() is None
+            if all(execute(query, (blob,)).fetchone() is None for query in queries)
         )
 
-    def _insert(self, manifest: AdapterManifest) -> None:
-        self._connection.execute(
-            f"INSERT INTO adapters ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
-            (
-                manifest.tenant_id,
-                manifest.digest,
-                manifest.base_digest,
-                manifest.rank,
-                manifest.alpha,
-                json.dumps(manifest.target_modules),
-                manifest.num_parameters,
-                manifest.config_blob,
-                manifest.weights_blob,
-                manifest.config_bytes,
-                manifest.weights_bytes,
-                manifest.registered_at_s,
-                manifest.description,
-            ),
-        )
+    def usage(self) -> dict[tuple[str, str], str]:
+        """The counters written last, by tenant and digest."""
+        rows = self._connection.execute("SELECT tenant, digest, counters FROM usage")
+        return {(row[0], row[1]): row[2] for row in rows}
 
-    def _point(self, tenant_id: str, name: str, digest: str) -> Alias:
+    def content(self, digest: str) -> AdapterContent | None:
+        """What is known of a content."""
         row = self._connection.execute(
-            "INSERT INTO aliases (tenant, name, digest, generation) VALUES (?, ?, ?, 1) "
-            "ON CONFLICT (tenant, name) DO UPDATE SET digest = excluded.digest, "
-            "generation = generation + (digest <> excluded.digest) "
-            "RETURNING name, digest, generation",
-            (tenant_id, name, digest),
+            f"SELECT {CONTENT_COLUMNS} FROM contents WHERE digest = ?",  # noqa: S608
+            (digest,),
         ).fetchone()
-        return Alias(name=row[0], digest=row[1], generation=row[2])
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            # SQLite has rolled back by itself after some storage errors.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-
-
-def _manifest(row: Sequence[Any]) -> AdapterManifest:
-    return AdapterManifest(
-        tenant_id=row[0],
-        digest=row[1],
-        base_digest=row[2],
-        rank=row[3],
-        alpha=row[4],
-        target_modules=tuple(json.loads(row[5])),
-        num_parameters=row[6],
-        config_blob=row[7],
-        weights_blob=row[8],
-        config_bytes=row[9],
-        weights_bytes=row[10],
-        registered_at_s=row[11],
-        description=row[12],
-    )
+        return None if row is None else content_of(row)

@@ -36,7 +36,84 @@ CREATE TABLE aliases (
 CREATE INDEX aliases_by_digest ON aliases (tenant, digest);
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1,)
+# What is true of the content, once for all tenants, apart from what is true of a tenant's adapter.
+# Contents of version 1 lie on flash as they were sent, and nothing was measured.
+_V2 = """
+ALTER TABLE adapters RENAME TO adapters_v1;
+ALTER TABLE aliases RENAME TO aliases_v1;
+DROP INDEX adapters_by_time;
+DROP INDEX adapters_by_digest;
+DROP INDEX adapters_by_config_blob;
+DROP INDEX adapters_by_weights_blob;
+DROP INDEX aliases_by_digest;
+CREATE TABLE contents (
+    digest TEXT NOT NULL PRIMARY KEY,
+    base_digest TEXT NOT NULL,
+    rank INTEGER NOT NULL,
+    alpha REAL NOT NULL,
+    target_modules TEXT NOT NULL,
+    num_parameters INTEGER NOT NULL,
+    weights_bytes INTEGER NOT NULL,
+    form TEXT NOT NULL,
+    config_blob TEXT,
+    config_blob_bytes INTEGER,
+    weights_blob TEXT,
+    weights_blob_bytes INTEGER,
+    encoded_blob TEXT,
+    encoded_blob_bytes INTEGER,
+    certificate_digest TEXT,
+    is_on_flash INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX contents_by_config_blob ON contents (config_blob);
+CREATE INDEX contents_by_weights_blob ON contents (weights_blob);
+CREATE INDEX contents_by_encoded_blob ON contents (encoded_blob);
+INSERT OR IGNORE INTO contents
+SELECT digest, base_digest, rank, alpha, target_modules, num_parameters, weights_bytes, 'exact',
+    config_blob, config_bytes, weights_blob, weights_bytes, NULL, NULL, NULL, 1
+FROM adapters_v1;
+CREATE TABLE certificates (
+    digest TEXT NOT NULL PRIMARY KEY,
+    document TEXT NOT NULL,
+    FOREIGN KEY (digest) REFERENCES contents (digest) ON DELETE CASCADE
+);
+CREATE TABLE adapters (
+    tenant TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    registered_at REAL NOT NULL,
+    description TEXT NOT NULL,
+    package TEXT,
+    parent_digest TEXT,
+    is_pinned INTEGER NOT NULL,
+    PRIMARY KEY (tenant, digest),
+    FOREIGN KEY (digest) REFERENCES contents (digest)
+) WITHOUT ROWID;
+INSERT INTO adapters
+SELECT tenant, digest, registered_at, description, NULL, NULL, 0 FROM adapters_v1;
+CREATE INDEX adapters_by_time ON adapters (tenant, registered_at DESC, digest);
+CREATE INDEX adapters_by_digest ON adapters (digest);
+CREATE INDEX adapters_pinned ON adapters (digest) WHERE is_pinned;
+CREATE TABLE aliases (
+    tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name),
+    FOREIGN KEY (tenant, digest) REFERENCES adapters (tenant, digest) ON DELETE CASCADE
+) WITHOUT ROWID;
+INSERT INTO aliases SELECT tenant, name, digest, generation FROM aliases_v1;
+CREATE INDEX aliases_by_digest ON aliases (tenant, digest);
+DROP TABLE aliases_v1;
+DROP TABLE adapters_v1;
+CREATE TABLE usage (
+    tenant TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    counters TEXT NOT NULL,
+    PRIMARY KEY (tenant, digest),
+    FOREIGN KEY (tenant, digest) REFERENCES adapters (tenant, digest) ON DELETE CASCADE
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2)
 """Statements that lead from version i to version i + 1. Appended to, never edited."""
 
 

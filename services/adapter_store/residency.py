@@ -36,6 +36,8 @@ class SlotReport:
     last_used_s: float
     """Boot clock."""
     is_loading: bool
+    size_bytes: int = 0
+    """What it takes in its slot; 0 where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,10 @@ class WorkerReport:
     slots: Mapping[str, SlotReport]
     """By digest."""
     refused: frozenset[str]
+    num_slots: int = 0
+    memory_bytes: int = 0
+    """Of its slots, in use."""
+    memory_budget_bytes: int = 0
 
 
 class Residency:
@@ -92,6 +98,10 @@ class Residency:
         if any(digest in report.refused for report in reports):
             return AdapterPlace.FAILED
         return AdapterPlace.REGISTERED
+
+    def held(self, now_s: float) -> set[str]:
+        """Every digest in a slot, or on its way there."""
+        return {digest for report in self.live(now_s) for digest in report.slots}
 
     def counts(self, digests: Sequence[str], now_s: float) -> dict[str, int]:
         """Worker -> how many of the digests it holds, for those that hold any."""

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-import math
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
 import structlog
-from google.protobuf.timestamp_pb2 import Timestamp
 
-from edgelora.adapter_format import is_digest
 from edgelora.errors import InvalidRequestError
+from edgelora.v1 import adapter_pb2 as adapter_pb
 from edgelora.v1 import adapter_store_service_pb2 as pb
 from edgelora.v1 import adapter_store_service_pb2_grpc as rpc
-from edgelora.v1.adapter_pb2 import Adapter, AdapterAlias, AdapterState, ResolvedAdapter
 from edgelora.v1.ticket_pb2 import Sealed
-from services.adapter_store.library import AdapterLibrary, UploadHeader
-from services.adapter_store.manifest import AdapterManifest, Alias
-from services.adapter_store.names import Selection, is_worker_name
-from services.adapter_store.residency import AdapterPlace, SlotReport, WorkerReport
+from services.adapter_store.arrivals import Arrivals, Wish
+from services.adapter_store.library import AdapterLibrary
+from services.adapter_store.messages import (
+    adapter_message,
+    alias_message,
+    certificate_message,
+    finished_load,
+    resolved_message,
+    usage_message,
+    worker_report,
+)
+from services.adapter_store.names import Selection
+from services.adapter_store.pages import decode_token, encode_token, page_size
+from services.adapter_store.permits import open_permission
+from services.adapter_store.registration import Registration
+from services.adapter_store.registry_writer import AliasWish
+from services.adapter_store.tiers import Tiers
 from services.adapter_store.upload import FileKind
-from services.chassis.claims import open_claim, open_ticket
+from services.chassis.claims import open_claim
 from services.chassis.sealing import Sealer
 
-_MAX_REPORTED = 4096
-_STATES = {
-    AdapterPlace.REGISTERED: AdapterState.ADAPTER_STATE_REGISTERED,
-    AdapterPlace.LOADING: AdapterState.ADAPTER_STATE_LOADING,
-    AdapterPlace.RESIDENT: AdapterState.ADAPTER_STATE_RESIDENT,
-    AdapterPlace.FAILED: AdapterState.ADAPTER_STATE_FAILED,
-}
 _KINDS: dict[int, FileKind] = {
     pb.ADAPTER_FILE_CONFIG: "config",
     pb.ADAPTER_FILE_WEIGHTS: "weights",
+    pb.ADAPTER_FILE_PROBE: "probe",
 }
 Context = grpc.aio.ServicerContext[Any, Any]
+AliasAsker = pb.StoreUploadHeader | pb.AdapterStoreServiceInstallAdapterRequest
 
 
 class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
@@ -44,11 +50,15 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
     def __init__(
         self,
         library: AdapterLibrary,
+        arrivals: Arrivals,
+        tiers: Tiers,
         sealer: Sealer,
         boot_clock_s: Callable[[], float],
         note_residency_change: Callable[[], None],
     ) -> None:
         self._library = library
+        self._arrivals = arrivals
+        self._tiers = tiers
         self._sealer = sealer
         self._boot_clock_s = boot_clock_s
         self._note_residency_change = note_residency_change
@@ -63,28 +73,42 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
         if first is None or first.WhichOneof("part") != "header":
             raise InvalidRequestError("an upload starts with its header", field="header")
         header = first.header
-        tenant_id = self._tenant(header.claim)
-        registration = await self._library.register(
-            tenant_id,
-            UploadHeader(
-                alias=header.alias or None,
-                description=header.description,
-                replace_alias=header.replace_alias,
-                config_bytes=header.config_size_bytes,
-                weights_bytes=header.weights_size_bytes,
-            ),
+        registration = await self._arrivals.upload(
+            self._tenant(header.claim),
+            _wish(header),
+            {
+                "config": header.config_size_bytes,
+                "weights": header.weights_size_bytes,
+                "probe": header.probe_size_bytes,
+            },
             _chunks(request_iterator),
         )
-        manifest, alias = registration.manifest, registration.alias
-        structlog.contextvars.bind_contextvars(
-            adapter_digest=manifest.digest, is_new=registration.is_new
+        return self._registered(registration)
+
+    async def InstallAdapter(
+        self, request: pb.AdapterStoreServiceInstallAdapterRequest, context: Context
+    ) -> AsyncIterator[pb.AdapterStoreServiceInstallAdapterResponse]:
+        """Brings a package and registers it; tells meanwhile how far it is."""
+        tenant_id = self._tenant(request.claim)
+        news: asyncio.Queue[adapter_pb.TransferProgress | None] = asyncio.Queue()
+
+        def on_progress(received_bytes: int, total_bytes: int) -> None:
+            news.put_nowait(
+                adapter_pb.TransferProgress(received_bytes=received_bytes, total_bytes=total_bytes)
+            )
+
+        task = asyncio.create_task(
+            self._arrivals.install(tenant_id, _wish(request), request.package, on_progress)
         )
-        _, aliases = self._library.adapters_of(tenant_id)
-        return pb.AdapterStoreServiceRegisterAdapterResponse(
-            adapter=self._adapter(manifest, aliases),
-            alias=None if alias is None else _alias(alias),
-            is_new=registration.is_new,
-        )
+        task.add_done_callback(lambda _: news.put_nowait(None))
+        try:
+            while (progress := await news.get()) is not None:
+                yield pb.AdapterStoreServiceInstallAdapterResponse(progress=progress)
+            registered = self._registered(await task)
+            yield pb.AdapterStoreServiceInstallAdapterResponse(registered=registered)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def ResolveAdapters(
         self, request: pb.ResolveAdaptersRequest, context: Context
@@ -101,17 +125,10 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
                 for selection in request.adapters
             ],
         )
-        structlog.contextvars.bind_contextvars(adapter_digests=[each.digest for each in resolved])
+        digests = [each.manifest.digest for each in resolved]
+        structlog.contextvars.bind_contextvars(adapter_digests=digests)
         return pb.ResolveAdaptersResponse(
-            adapters=[
-                ResolvedAdapter(
-                    digest=each.digest,
-                    strength=each.strength,
-                    alias=each.alias or "",
-                    state=_STATES[each.place],
-                )
-                for each in resolved
-            ],
+            adapters=[resolved_message(each) for each in resolved],
             residencies=[
                 pb.WorkerResidency(worker=worker, num_resident=count)
                 for worker, count in counts.items()
@@ -121,17 +138,47 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
     async def ListAdapters(
         self, request: pb.AdapterStoreServiceListAdaptersRequest, context: Context
     ) -> pb.AdapterStoreServiceListAdaptersResponse:
-        """Lists a tenant's adapters."""
-        manifests, aliases = self._library.adapters_of(self._tenant(request.claim))
-        names: dict[str, list[Alias]] = {}
-        for alias in aliases:
-            names.setdefault(alias.digest, []).append(alias)
+        """Lists one page of a tenant's adapters."""
+        page, end = self._library.page(
+            self._tenant(request.claim),
+            page_size(request.page_size),
+            decode_token(request.page_token),
+        )
+        aliases = sorted(
+            (alias for listed in page for alias in listed.aliases), key=lambda alias: alias.name
+        )
         return pb.AdapterStoreServiceListAdaptersResponse(
             adapters=[
-                self._adapter(manifest, names.get(manifest.digest, [])) for manifest in manifests
+                adapter_message(listed, self._library.place(listed.manifest.digest))
+                for listed in page
             ],
-            aliases=[_alias(alias) for alias in aliases],
+            aliases=map(alias_message, aliases),
+            next_page_token="" if end is None else encode_token(end),
         )
+
+    async def GetAdapter(
+        self, request: pb.AdapterStoreServiceGetAdapterRequest, context: Context
+    ) -> pb.AdapterStoreServiceGetAdapterResponse:
+        """Tells everything about one adapter."""
+        listed = self._library.get(self._tenant(request.claim), request.adapter)
+        manifest = listed.manifest
+        message = adapter_message(listed, self._library.place(manifest.digest))
+        document = self._library.certificate(manifest.digest)
+        message.certificate.CopyFrom(certificate_message(manifest, document))
+        message.usage.CopyFrom(usage_message(self._tiers.usage(manifest)))
+        return pb.AdapterStoreServiceGetAdapterResponse(
+            adapter=message, aliases=map(alias_message, listed.aliases)
+        )
+
+    async def PinAdapter(
+        self, request: pb.AdapterStoreServicePinAdapterRequest, context: Context
+    ) -> pb.AdapterStoreServicePinAdapterResponse:
+        """Pins an adapter, or lets it go."""
+        listed = await self._library.set_pinned(
+            self._tenant(request.claim), request.adapter, is_pinned=request.is_pinned
+        )
+        place = self._library.place(listed.manifest.digest)
+        return pb.AdapterStoreServicePinAdapterResponse(adapter=adapter_message(listed, place))
 
     async def SetAdapterAlias(
         self, request: pb.AdapterStoreServiceSetAdapterAliasRequest, context: Context
@@ -143,7 +190,7 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
             request.digest,
             request.expected_generation if request.HasField("expected_generation") else None,
         )
-        return pb.AdapterStoreServiceSetAdapterAliasResponse(alias=_alias(alias))
+        return pb.AdapterStoreServiceSetAdapterAliasResponse(alias=alias_message(alias))
 
     async def DeleteAdapter(
         self, request: pb.AdapterStoreServiceDeleteAdapterRequest, context: Context
@@ -157,58 +204,95 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
     async def FetchAdapter(
         self, request: pb.FetchAdapterRequest, context: Context
     ) -> AsyncIterator[pb.FetchAdapterResponse]:
-        """Gives a worker the files a ticket allows."""
-        ticket = open_ticket(self._sealer, request.ticket, self._boot_clock_s())
-        structlog.contextvars.bind_contextvars(tenant_id=ticket.tenant_id)
-        manifest = await self._library.fetch(
-            ticket.tenant_id, [adapter.digest for adapter in ticket.adapters], request.digest
-        )
+        """Gives a worker the files a ticket or a warm-up permit allows."""
+        allowed = open_permission(self._sealer, request.ticket, self._boot_clock_s())
+        structlog.contextvars.bind_contextvars(tenant_id=allowed.tenant_id)
+        manifest = self._library.find_allowed(allowed.tenant_id, allowed.digests, request.digest)
         structlog.contextvars.bind_contextvars(adapter_digest=manifest.digest)
+        remote_s = await self._arrivals.bring_to_flash(manifest)
+        # What came back may have another form than what was evicted.
+        manifest = self._library.find_allowed(allowed.tenant_id, allowed.digests, request.digest)
+        content = manifest.content
+        first = pb.FetchAdapterResponse(
+            certificate=certificate_message(manifest, self._library.certificate(content.digest)),
+            remote_s=remote_s,
+        )
+        files = (
+            (pb.ADAPTER_FILE_CONFIG, content.config),
+            (pb.ADAPTER_FILE_WEIGHTS, content.weights),
+            (pb.ADAPTER_FILE_ENCODED, content.encoded),
+        )
         if request.can_read_shared_directory:
-            location = pb.SharedLocation(
-                config_blob=manifest.config_blob, weights_blob=manifest.weights_blob
-            )
-            yield pb.FetchAdapterResponse(location=location)
+            names = ["" if blob is None else blob.name for _, blob in files]
+            first.location.config_blob, first.location.weights_blob = names[:2]
+            first.location.encoded_blob = names[2]
+            yield first
             return
-        for file, blob in (
-            (pb.ADAPTER_FILE_CONFIG, manifest.config_blob),
-            (pb.ADAPTER_FILE_WEIGHTS, manifest.weights_blob),
-        ):
-            async for data in self._library.read(blob):
+        yield first
+        for file, blob in files:
+            if blob is None:
+                continue
+            async for data in self._library.read(blob.name):
                 yield pb.FetchAdapterResponse(chunk=pb.FetchedChunk(file=file, data=data))
 
     async def ReportResidency(
         self, request: pb.ReportResidencyRequest, context: Context
     ) -> pb.ReportResidencyResponse:
         """Takes a worker's report."""
-        report = _report(request, self._boot_clock_s())
+        report = worker_report(request, self._boot_clock_s())
         structlog.contextvars.bind_contextvars(worker=report.worker)
         deleted, is_change = self._library.report(report)
+        self._tiers.note_report(
+            report,
+            sequence=request.sequence,
+            loads=[finished_load(load) for load in request.loads],
+            evictions={each.digest: each.was_wasted for each in request.evictions},
+            num_slot_waits=request.num_slot_waits,
+        )
         if is_change:
             self._note_residency_change()
-        return pb.ReportResidencyResponse(deleted_digests=deleted)
+        return pb.ReportResidencyResponse(
+            deleted_digests=deleted, pinned_digests=self._library.pinned()
+        )
+
+    async def GetTiers(self, request: pb.GetTiersRequest, context: Context) -> pb.GetTiersResponse:
+        """Tells how often each tier was hit, and what it cost."""
+        return pb.GetTiersResponse(tiers=self._tiers.statistics())
+
+    def _registered(
+        self, registration: Registration
+    ) -> pb.AdapterStoreServiceRegisterAdapterResponse:
+        manifest, alias = registration.manifest, registration.alias
+        structlog.contextvars.bind_contextvars(
+            adapter_digest=manifest.digest, is_new=registration.is_new
+        )
+        listed = self._library.listed(manifest)
+        return pb.AdapterStoreServiceRegisterAdapterResponse(
+            adapter=adapter_message(listed, self._library.place(manifest.digest)),
+            alias=None if alias is None else alias_message(alias),
+            is_new=registration.is_new,
+        )
 
     def _tenant(self, claim: Sealed) -> str:
         tenant_id = open_claim(self._sealer, claim, self._boot_clock_s()).tenant_id
         structlog.contextvars.bind_contextvars(tenant_id=tenant_id)
         return tenant_id
 
-    def _adapter(self, manifest: AdapterManifest, aliases: list[Alias]) -> Adapter:
-        registered_at = Timestamp()
-        registered_at.FromMilliseconds(round(manifest.registered_at_s * 1000))
-        return Adapter(
-            digest=manifest.digest,
-            aliases=[alias.name for alias in aliases if alias.digest == manifest.digest],
-            base_digest=manifest.base_digest,
-            rank=manifest.rank,
-            alpha=manifest.alpha,
-            target_modules=manifest.target_modules,
-            num_parameters=manifest.num_parameters,
-            size_bytes=manifest.weights_bytes,
-            registered_at=registered_at,
-            state=_STATES[self._library.place(manifest.digest)],
-            description=manifest.description,
+
+def _wish(request: AliasAsker) -> Wish:
+    alias = None
+    has_expectation = request.HasField("expected_generation")
+    if request.alias:
+        alias = AliasWish(
+            name=request.alias,
+            may_replace=request.replace_alias,
+            expected_generation=request.expected_generation if has_expectation else None,
         )
+    elif has_expectation:
+        raise InvalidRequestError(
+            "an expected generation needs the alias it is of", field="expected_generation"
+        )
+    return Wish(alias=alias, description=request.description)
 
 
 async def _chunks(
@@ -220,35 +304,3 @@ async def _chunks(
         if request.chunk.file not in _KINDS:
             raise InvalidRequestError("the chunk names no file of an adapter", field="chunk.file")
         yield _KINDS[request.chunk.file], request.chunk.data
-
-
-def _alias(alias: Alias) -> AdapterAlias:
-    return AdapterAlias(name=alias.name, digest=alias.digest, generation=alias.generation)
-
-
-def _report(request: pb.ReportResidencyRequest, now_s: float) -> WorkerReport:
-    if not is_worker_name(request.worker):
-        raise InvalidRequestError("the worker's name is malformed", field="worker")
-    if len(request.adapters) > _MAX_REPORTED or len(request.refused) > _MAX_REPORTED:
-        raise InvalidRequestError(
-            f"a report holds at most {_MAX_REPORTED} adapters", field="adapters"
-        )
-    refused = frozenset(entry.digest for entry in request.refused)
-    if not all(map(is_digest, [*refused, *(entry.digest for entry in request.adapters)])):
-        raise InvalidRequestError("a digest is malformed", field="adapters")
-    slots = {}
-    for adapter in request.adapters:
-        idle_s = adapter.idle_s if math.isfinite(adapter.idle_s) else 0.0
-        slots[adapter.digest] = SlotReport(
-            digest=adapter.digest,
-            num_references=adapter.num_references,
-            last_used_s=now_s - max(0.0, idle_s),
-            is_loading=adapter.is_loading,
-        )
-    return WorkerReport(
-        worker=request.worker,
-        incarnation=request.incarnation,
-        reported_at_s=now_s,
-        slots=slots,
-        refused=refused,
-    )

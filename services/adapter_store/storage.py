@@ -13,6 +13,7 @@ from pathlib import Path
 
 from services.adapter_store.blob_store import BlobStore, sync_directory
 from services.adapter_store.registry import Registry
+from services.adapter_store.registry_writer import RegistryWriter
 from services.chassis.logs import get_logger
 
 REGISTRY_FILE = "registry.sqlite3"
@@ -26,7 +27,7 @@ class Storage:
 
     reader: Registry
     """For lookups on the event loop; never waits for the writer."""
-    writer: Registry
+    writer: RegistryWriter
     """For changes, one at a time, in a thread."""
     blobs: BlobStore
     staging: Path
@@ -67,10 +68,10 @@ def _owned(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _open_registry(directory: Path) -> Registry:
+def _open_registry(directory: Path) -> RegistryWriter:
     path = directory / REGISTRY_FILE
     try:
-        registry = Registry(path)
+        registry = RegistryWriter(path)
         try:
             registry.check()
         except BaseException:
@@ -78,7 +79,7 @@ def _open_registry(directory: Path) -> Registry:
             raise
     except sqlite3.DatabaseError:
         _set_aside(directory)
-        registry = Registry(path)
+        registry = RegistryWriter(path)
     path.chmod(0o600)
     return registry
 

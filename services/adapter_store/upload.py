@@ -8,8 +8,9 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -21,11 +22,13 @@ from edgelora.errors import (
     ResourcePressureError,
 )
 
-FileKind = Literal["config", "weights"]
+FileKind = Literal["config", "weights", "probe"]
 FILE_NAMES: dict[FileKind, str] = {
     "config": "adapter_config.json",
     "weights": "adapter_model.safetensors",
+    "probe": "probe.jsonl",
 }
+MAX_PROBE_BYTES = 64 << 10
 MAX_CHUNK_BYTES = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -45,32 +48,49 @@ def storage_errors() -> Iterator[None]:
         ) from error
 
 
-class StagedUpload:
-    """Two files being written. Blocks on storage, so it is called from a thread."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterFiles:
+    """The files of one adapter in a private directory of ours, complete and on storage."""
 
-    def __init__(self, directory: Path, sizes: dict[FileKind, int]) -> None:
+    directory: Path
+    config: Path
+    weights: Path
+    probe: Path | None
+    weights_bytes: int
+    weights_sha256: bytes
+    """As it was while they were written."""
+
+
+class StagedUpload:
+    """Files being written. Blocks on storage, so it is called from a thread."""
+
+    def __init__(self, directory: Path, sizes: Mapping[FileKind, int]) -> None:
+        """`sizes`: what was announced; a file of 0 bytes does not come."""
         self.directory = directory
-        self._sizes = sizes
-        self._written: dict[FileKind, int] = {"config": 0, "weights": 0}
-        self._hashers = {"config": hashlib.sha256(), "weights": hashlib.sha256()}
+        self._sizes = {kind: size_bytes for kind, size_bytes in sizes.items() if size_bytes}
+        self._written: dict[FileKind, int] = dict.fromkeys(self._sizes, 0)
+        self._weights_hash = hashlib.sha256()
         with storage_errors():
             self._files = {
                 kind: os.open(
                     directory / kind, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
                 )
-                for kind in FILE_NAMES
+                for kind in self._sizes
             }
 
-    def path(self, kind: FileKind) -> Path:
-        """Where a file lies while it is staged."""
-        return self.directory / kind
-
-    def sha256(self, kind: FileKind) -> bytes:
-        """The hash of what was written."""
-        return self._hashers[kind].digest()
+    def files(self) -> AdapterFiles:
+        """What was written, once it is finished."""
+        return AdapterFiles(
+            directory=self.directory,
+            config=self.directory / "config",
+            weights=self.directory / "weights",
+            probe=self.directory / "probe" if "probe" in self._sizes else None,
+            weights_bytes=self._sizes["weights"],
+            weights_sha256=self._weights_hash.digest(),
+        )
 
     def write(self, kind: FileKind, data: bytes) -> None:
-        """Appends to a file; the config comes first and whole.
+        """Appends to a file; the files come one after the other, in the order of FILE_NAMES.
 
         Raises InvalidRequestError when the order or an announced size is not kept,
         ResourcePressureError when the storage fails.
@@ -79,48 +99,39 @@ class StagedUpload:
             raise InvalidRequestError(
                 f"a chunk has to hold 1 to {MAX_CHUNK_BYTES} bytes", field="chunk.data"
             )
-        if kind == "config" and self._written["weights"]:
+        announced_bytes = self._sizes.get(kind, 0)
+        if self._written.get(kind, 0) + len(data) > announced_bytes:
             raise InvalidRequestError(
-                "the chunks of the config have to come before those of the weights",
-                field="chunk.file",
-            )
-        if self._written[kind] + len(data) > self._sizes[kind]:
-            raise InvalidRequestError(
-                f"{FILE_NAMES[kind]} is longer than the {self._sizes[kind]} bytes announced",
+                f"{FILE_NAMES[kind]} is longer than the {announced_bytes} bytes announced",
                 field="chunk.data",
             )
-        if kind == "weights" and self._written["config"] < self._sizes["config"]:
-            raise self._short("config")
+        kinds = list(FILE_NAMES)
+        if any(self._written.get(later) for later in kinds[kinds.index(kind) + 1 :]):
+            raise InvalidRequestError(
+                f"the chunks have to come in the order {', '.join(FILE_NAMES.values())}",
+                field="chunk.file",
+            )
+        for earlier in kinds[: kinds.index(kind)]:
+            self._check_complete(earlier)
         with storage_errors():
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(self._files[kind], rest) :]
-        self._hashers[kind].update(data)
+        if kind == "weights":
+            self._weights_hash.update(data)
         self._written[kind] += len(data)
 
-    def finish(self) -> None:
-        """Ends the writing: both files complete, and on storage.
+    def finish(self) -> AdapterFiles:
+        """Ends the writing: all files complete, and on storage.
 
         Raises InvalidRequestError when one is shorter than announced.
         """
         for kind in FILE_NAMES:
-            if self._written[kind] < self._sizes[kind]:
-                raise self._short(kind)
+            self._check_complete(kind)
         with storage_errors():
             for descriptor in self._files.values():
                 os.fsync(descriptor)
-
-    def replace_config(self, canonical: bytes) -> str:
-        """Puts the canonical config in place of the uploaded one; returns its blob name."""
-        path = self.path("config")
-        with storage_errors():
-            path.unlink()
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(canonical)
-                file.flush()
-                os.fsync(file.fileno())
-        return hashlib.sha256(canonical).hexdigest()
+        return self.files()
 
     def discard(self) -> None:
         """Removes whatever is left of the upload."""
@@ -129,12 +140,14 @@ class StagedUpload:
         self._files = {}
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _short(self, kind: FileKind) -> InvalidRequestError:
-        return InvalidRequestError(
-            f"{FILE_NAMES[kind]} has {self._written[kind]} of the {self._sizes[kind]} bytes "
-            "announced: the upload was cut",
-            field="chunk",
-        )
+    def _check_complete(self, kind: FileKind) -> None:
+        written_bytes, announced_bytes = self._written.get(kind, 0), self._sizes.get(kind, 0)
+        if written_bytes < announced_bytes:
+            raise InvalidRequestError(
+                f"{FILE_NAMES[kind]} has {written_bytes} of the {announced_bytes} bytes "
+                "announced: the upload was cut",
+                field="chunk",
+            )
 
 
 class UploadArea:
@@ -161,18 +174,18 @@ class UploadArea:
                 leftover.unlink()
         return len(leftovers)
 
-    def begin(self, config_bytes: int, weights_bytes: int) -> StagedUpload:
-        """Admits an upload of the announced sizes.
+    def begin(self, sizes: Mapping[FileKind, int]) -> StagedUpload:
+        """Admits an upload of the announced sizes; only the probe may have 0 bytes.
 
         Raises AdapterRejectedError for sizes that can not be right, QueueFullError,
         ResourcePressureError.
         """
-        self._check_sizes(config_bytes, weights_bytes)
+        self._check_sizes(sizes)
         if len(self._announced) >= self._max_uploads:
             raise QueueFullError(
                 f"{self._max_uploads} uploads are running: try again", retry_after_s=1.0
             )
-        wanted = config_bytes + weights_bytes
+        wanted = sum(sizes.values())
         with storage_errors():
             free = shutil.disk_usage(self._directory).free
         if free - sum(self._announced.values()) - wanted < self._min_free_bytes:
@@ -182,7 +195,7 @@ class UploadArea:
             )
         with storage_errors():
             private = Path(tempfile.mkdtemp(dir=self._directory))
-        upload = StagedUpload(private, {"config": config_bytes, "weights": weights_bytes})
+        upload = StagedUpload(private, sizes)
         self._announced[upload] = wanted
         return upload
 
@@ -191,14 +204,16 @@ class UploadArea:
         self._announced.pop(upload, None)
         upload.discard()
 
-    def _check_sizes(self, config_bytes: int, weights_bytes: int) -> None:
-        limits: tuple[tuple[FileKind, int, int], ...] = (
-            ("config", config_bytes, MAX_CONFIG_BYTES),
-            ("weights", weights_bytes, self._max_adapter_bytes),
-        )
-        for kind, size_bytes, limit in limits:
+    def _check_sizes(self, sizes: Mapping[FileKind, int]) -> None:
+        limits: dict[FileKind, int] = {
+            "config": MAX_CONFIG_BYTES,
+            "weights": self._max_adapter_bytes,
+            "probe": MAX_PROBE_BYTES,
+        }
+        for kind, limit in limits.items():
+            size_bytes = sizes.get(kind, 0)
             field = f"header.{kind}_size_bytes"
-            if size_bytes == 0:
+            if size_bytes == 0 and kind != "probe":
                 raise AdapterRejectedError(
                     f"{FILE_NAMES[kind]} is missing or empty: both files are needed", field=field
                 )

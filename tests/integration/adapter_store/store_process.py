@@ -199,9 +199,9 @@ class StoreClient:
         with translate_errors():
             return await self.stub.ResolveAdapters(request, timeout=20)
 
-    async def list(self, tenant_id: str):
+    async def list(self, tenant_id: str, **page):
         """Lists a tenant's adapters."""
-        request = pb.AdapterStoreServiceListAdaptersRequest(claim=self.claim(tenant_id))
+        request = pb.AdapterStoreServiceListAdaptersRequest(claim=self.claim(tenant_id), **page)
         with translate_errors():
             return await self.stub.ListAdapters(request, timeout=20)
 

@@ -5,44 +5,89 @@ import sqlite3
 import pytest
 
 from edgelora.errors import AdapterNotFoundError, AlreadyExistsError, QuotaExceededError
-from services.adapter_store.manifest import AdapterManifest, Alias
-from services.adapter_store.registry import Registry
+from services.adapter_store.manifest import (
+    AdapterContent,
+    AdapterManifest,
+    Alias,
+    Blob,
+    ServingForm,
+)
+from services.adapter_store.registry import PagePosition
+from services.adapter_store.registry_schema import MIGRATIONS
+from services.adapter_store.registry_writer import AliasWish, RegistryWriter
 
 
 def digest(number: int) -> str:
     return f"sha256:{number:064x}"
 
 
-def manifest(number: int = 1, tenant_id: str = "a", **changes) -> AdapterManifest:
+def content(number: int = 1, **changes) -> AdapterContent:
     values = {
-        "tenant_id": tenant_id,
         "digest": digest(number),
         "base_digest": digest(0),
         "rank": 8,
         "alpha": 16.0,
         "target_modules": ("q_proj",),
         "num_parameters": 100,
-        "config_blob": "c" * 64,
-        "weights_blob": f"{number:064x}",
-        "config_bytes": 10,
         "weights_bytes": 400,
+        "form": ServingForm.EXACT,
+        "config": Blob(name="c" * 64, size_bytes=10),
+        "weights": Blob(name=f"{number:064x}", size_bytes=400),
+        "encoded": None,
+        "certificate_digest": digest(number + 1000),
+        "is_on_flash": True,
+    }
+    return AdapterContent(**(values | changes))
+
+
+def encoded(number: int, blob: str, **changes) -> AdapterContent:
+    return content(
+        number,
+        form=ServingForm.ENCODED_3,
+        config=None,
+        weights=None,
+        encoded=Blob(name=blob * 64, size_bytes=80),
+        **changes,
+    )
+
+
+def manifest(
+    number: int = 1, tenant_id: str = "a", of: AdapterContent | None = None, **changes
+) -> AdapterManifest:
+    values = {
+        "tenant_id": tenant_id,
+        "content": of or content(number),
         "registered_at_s": float(number),
         "description": "",
+        "package": None,
+        "parent_digest": None,
+        "is_pinned": False,
     }
     return AdapterManifest(**(values | changes))
 
 
-def add(registry: Registry, *manifests: AdapterManifest, alias: str | None = None, **options):
+def add(
+    registry: RegistryWriter,
+    *manifests: AdapterManifest,
+    alias: str | None = None,
+    expected: int | None = None,
+    max_adapters: int = 10_000,
+):
+    wish = None
+    if alias is not None:
+        wish = AliasWish(name=alias, may_replace=False, expected_generation=expected)
     for each in manifests:
-        result = registry.add(
-            each, **({"alias": alias, "replace_alias": False, "max_adapters": 10_000} | options)
-        )
+        result = registry.add(each, "{}", alias=wish, max_adapters=max_adapters)
     return result
+
+
+def listed(registry: RegistryWriter, tenant_id: str = "a") -> list[str]:
+    return [each.digest for each in registry.adapters(tenant_id, 1000)]
 
 
 @pytest.fixture
 def registry(tmp_path):
-    opened = Registry(tmp_path / "registry.sqlite3")
+    opened = RegistryWriter(tmp_path / "registry.sqlite3")
     yield opened
     opened.close()
 
@@ -51,11 +96,12 @@ def test_what_was_added_is_read_back_also_by_another_connection(registry, tmp_pa
     stored, alias, is_new = add(registry, manifest(), alias="x")
     assert (stored, is_new) == (manifest(), True)
     assert alias == Alias(name="x", digest=digest(1), generation=1)
-    other = Registry(tmp_path / "registry.sqlite3")
+    other = RegistryWriter(tmp_path / "registry.sqlite3")
     try:
         assert other.get("a", digest(1)) == manifest()
-        assert other.find("a", "x") == manifest()
-        assert other.find("a", digest(1)) == manifest()
+        assert other.find("a", "x") == (manifest(), alias)
+        assert other.find("a", digest(1)) == (manifest(), None)
+        assert other.certificate(digest(1)) == "{}"
         assert other.find("b", "x") is None
         assert other.find("b", digest(1)) is None
     finally:
@@ -72,7 +118,7 @@ def test_failed_addition_changes_nothing(registry):
     add(registry, manifest(1), alias="x")
     with pytest.raises(AlreadyExistsError):
         add(registry, manifest(2), alias="x")
-    assert [each.digest for each in registry.adapters("a")] == [digest(1)]
+    assert listed(registry) == [digest(1)]
     with pytest.raises(QuotaExceededError):
         add(registry, manifest(3), max_adapters=1)
     assert registry.num_adapters("a") == 1
@@ -81,9 +127,116 @@ def test_failed_addition_changes_nothing(registry):
 def test_adapters_are_listed_newest_first_and_aliases_by_name(registry):
     add(registry, manifest(1), manifest(3), manifest(2))
     registry.set_alias("a", "z", digest(1), None)
-    registry.set_alias("a", "b", digest(3), None)
-    assert [each.digest for each in registry.adapters("a")] == [digest(3), digest(2), digest(1)]
-    assert [each.name for each in registry.aliases("a")] == ["b", "z"]
+    registry.set_alias("a", "b", digest(1), None)
+    assert listed(registry) == [digest(3), digest(2), digest(1)]
+    assert [each.name for each in registry.aliases_of("a", digest(1))] == ["b", "z"]
+    assert registry.aliases_of("a", digest(2)) == []
+
+
+def test_pages_hold_every_adapter_once_also_of_one_moment(registry):
+    numbers = range(1, 24)
+    add(registry, *(manifest(number, registered_at_s=float(number // 5)) for number in numbers))
+    add(registry, manifest(99, "b"))
+    found, after = [], None
+    while page := registry.adapters("a", 4, after):
+        found += [each.digest for each in page]
+        after = PagePosition(page[-1].registered_at_s, page[-1].digest)
+    assert found == listed(registry)
+    assert sorted(found) == [digest(number) for number in numbers]
+
+
+def test_content_on_flash_never_has_two_forms(registry):
+    add(registry, manifest(of=encoded(1, "1")))
+    stored, _, is_new = add(registry, manifest(1, "b", of=encoded(1, "2")))
+    assert (stored.content, is_new) == (encoded(1, "1"), True)
+    assert registry.unused(["1" * 64, "2" * 64]) == ("2" * 64,)
+    registry.evict(digest(1))
+    stored, _, _ = add(registry, manifest(1, "b", of=encoded(1, "2")))
+    assert stored.content == encoded(1, "2")
+    assert registry.get("a", digest(1)).content == encoded(1, "2")
+
+
+def test_registering_again_after_a_change_of_the_base_makes_it_usable(registry):
+    add(registry, manifest(1))
+    stored, _, is_new = add(registry, manifest(of=content(1, base_digest=digest(7))))
+    assert (stored.content.base_digest, is_new) == (digest(7), False)
+
+
+def test_evictable_is_what_every_owner_can_get_again_and_none_has_pinned(registry):
+    package = {"package": "usb/x@sha256:0"}
+    add(registry, manifest(1, **package), manifest(2), manifest(3, **package))
+    add(registry, manifest(4, **package), manifest(4, "b"))
+    registry.set_pinned("a", digest(3), is_pinned=True, max_pinned=1)
+    assert [each.digest for each in registry.evictable()] == [digest(1)]
+    assert registry.evict(digest(1)) == (f"{1:064x}",)
+    assert registry.evict(digest(1)) == ()
+    assert registry.evictable() == []
+    assert registry.blobs() == {"c" * 64, *(f"{number:064x}" for number in (2, 3, 4))}
+    registry.restore(content(1), "{}")
+    assert [each.digest for each in registry.evictable()] == [digest(1)]
+    registry.delete("a", digest(1))
+    registry.restore(content(1), "{}")
+    assert registry.registered([digest(1)]) == set()
+
+
+def test_pins_are_counted_by_tenant(registry):
+    add(registry, manifest(1), manifest(2), manifest(1, "b"))
+    registry.set_pinned("a", digest(1), is_pinned=True, max_pinned=1)
+    registry.set_pinned("a", digest(1), is_pinned=True, max_pinned=1)
+    registry.set_pinned("b", digest(1), is_pinned=True, max_pinned=1)
+    with pytest.raises(QuotaExceededError):
+        registry.set_pinned("a", digest(2), is_pinned=True, max_pinned=1)
+    assert registry.pinned() == [digest(1)]
+    registry.set_pinned("a", digest(1), is_pinned=False, max_pinned=1)
+    registry.set_pinned("a", digest(2), is_pinned=True, max_pinned=1)
+    assert registry.pinned() == [digest(1), digest(2)]
+    with pytest.raises(AdapterNotFoundError):
+        registry.set_pinned("c", digest(1), is_pinned=True, max_pinned=1)
+
+
+def test_registration_replaces_an_alias_only_at_its_generation(registry):
+    add(registry, manifest(1), alias="x", expected=0)
+    for expected in (0, 2):
+        with pytest.raises(AlreadyExistsError):
+            add(registry, manifest(2), alias="x", expected=expected)
+    assert listed(registry) == [digest(1)]
+    assert add(registry, manifest(2), alias="x", expected=1)[1].generation == 2
+
+
+def test_counters_of_adapters_that_are_gone_are_not_written(registry):
+    add(registry, manifest(1), manifest(2))
+    registry.write_usage({("a", digest(1)): "1", ("a", digest(3)): "3", ("b", digest(1)): "b"})
+    registry.write_usage({("a", digest(1)): "2", ("a", digest(2)): "2"})
+    assert registry.usage() == {("a", digest(1)): "2", ("a", digest(2)): "2"}
+    registry.delete("a", digest(1))
+    assert registry.usage() == {("a", digest(2)): "2"}
+
+
+def test_registry_of_the_first_release_is_carried_over(tmp_path):
+    path = tmp_path / "old.sqlite3"
+    old = sqlite3.connect(path)
+    old.executescript(f"{MIGRATIONS[0]} PRAGMA user_version = 1;")
+    for tenant in ("a", "b"):
+        old.execute(
+            "INSERT INTO adapters VALUES (?, ?, ?, 8, 16.0, ?, 100, ?, ?, 10, 400, 1, '')",
+            (tenant, digest(1), digest(0), '["q_proj"]', "c" * 64, f"{1:064x}"),
+        )
+    old.execute("INSERT INTO aliases VALUES ('a', 'x', ?, 3)", (digest(1),))
+    old.commit()
+    old.close()
+    registry = RegistryWriter(path)
+    try:
+        expected = manifest(of=content(1, certificate_digest=None))
+        assert registry.find("a", "x") == (
+            expected,
+            Alias(name="x", digest=digest(1), generation=3),
+        )
+        assert registry.certificate(digest(1)) is None
+        assert registry.delete("a", digest(1)).aliases == ("x",)
+        assert registry.get("b", digest(1)) is not None
+        registry.check()
+    finally:
+        registry.close()
 
 
 def test_generation_grows_with_each_replacement_only(registry):
@@ -111,7 +264,8 @@ def test_deleting_an_adapter_takes_its_aliases_along(registry):
     for name, number in (("x", 1), ("y", 1), ("z", 2)):
         registry.set_alias("a", name, digest(number), None)
     assert registry.delete("a", digest(1)).aliases == ("x", "y")
-    assert [each.name for each in registry.aliases("a")] == ["z"]
+    assert registry.alias("a", "x") is None
+    assert registry.alias("a", "z") is not None
     assert registry.registered([digest(1), digest(2)]) == {digest(2)}
     for reference in ("x", "nothing", digest(1)):
         with pytest.raises(AdapterNotFoundError):
@@ -124,8 +278,16 @@ def test_every_statement_is_answered_by_an_index(registry):
     registry._connection.set_trace_callback(statements.add)
     registry.find("t1", digest(1))
     registry.find("t1", "x")
-    registry.adapters("t1")
-    registry.aliases("t1")
+    registry.adapters("t1", 10)
+    registry.adapters("t1", 10, PagePosition(5.0, digest(1)))
+    registry.aliases_of("t1", digest(1))
+    registry.owners(digest(1))
+    registry.pinned()
+    registry.certificate(digest(1))
+    registry.set_pinned("t1", digest(1), is_pinned=True, max_pinned=3)
+    registry.write_usage({("t1", digest(1)): ""})
+    registry.evict(digest(1))
+    registry.restore(content(1), "{}")
     registry.num_adapters("t1")
     registry.registered([digest(5)])
     registry.unused(["c" * 64])
@@ -138,19 +300,21 @@ def test_every_statement_is_answered_by_an_index(registry):
     assert len(queries) > 10
     for query in queries:
         plan = registry._connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
-        assert not any(step[3].startswith("SCAN") for step in plan), (query, plan)
+        # The index of the pinned holds nothing else.
+        scans = [step[3] for step in plan if step[3].startswith("SCAN")]
+        assert all("adapters_pinned" in scan for scan in scans), (query, plan)
 
 
 def test_damage_is_noticed(tmp_path):
     path = tmp_path / "registry.sqlite3"
-    registry = Registry(path)
+    registry = RegistryWriter(path)
     add(registry, *(manifest(number) for number in range(200)))
     registry.close()
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     path.write_bytes(data)
     with pytest.raises(sqlite3.DatabaseError):
-        Registry(path).check()
+        RegistryWriter(path).check()
 
 
 def test_failed_commit_leaves_the_registry_usable(registry, tmp_path):

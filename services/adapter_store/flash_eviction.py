@@ -1,0 +1,42 @@
+"""Which adapters leave flash when it is full: the least recently used of those that may. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionCandidate:
+    """A content on flash that could come from its package again."""
+
+    digest: str
+    size_bytes: int
+    """What its eviction frees."""
+    last_used_s: float
+    is_in_use: bool
+    """In a worker's slot, or on its way there."""
+
+
+def choose_evictions(
+    candidates: Iterable[EvictionCandidate],
+    excess_bytes: int,
+    *,
+    now_s: float,
+    min_residency_s: float,
+) -> list[str] | None:
+    """Digests whose eviction frees `excess_bytes`, least recently used first.
+
+    What is in use, or was used less than `min_residency_s` ago, stays. None when all that may go
+    is not enough: then nothing should.
+    """
+    chosen: list[str] = []
+    for candidate in sorted(candidates, key=lambda each: (each.last_used_s, each.digest)):
+        if excess_bytes <= 0:
+            break
+        # A clock that was set back makes an age negative: then it is not known to be old.
+        if candidate.is_in_use or now_s - candidate.last_used_s < min_residency_s:
+            continue
+        chosen.append(candidate.digest)
+        excess_bytes -= candidate.size_bytes
+    return chosen if excess_bytes <= 0 else None

@@ -1,0 +1,105 @@
+"""The flash tier: blobs of registered adapters within a budget of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+
+from edgelora.errors import ResourcePressureError
+from services.adapter_store.blob_store import BlobStore
+from services.adapter_store.flash_eviction import EvictionCandidate, choose_evictions
+from services.adapter_store.manifest import AdapterContent, Blob
+from services.adapter_store.registry_writer import RegistryWriter
+from services.adapter_store.usage import UsageLedger
+from services.chassis.logs import get_logger
+
+
+class FlashTier:
+    """Takes blobs in and lets them go. Blocks on storage; its caller changes the store alone."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        registry: RegistryWriter,
+        ledger: UsageLedger,
+        *,
+        budget_bytes: int | None,
+        min_residency_s: float,
+        in_use: Callable[[], Collection[str]],
+        unix_clock_s: Callable[[], float],
+    ) -> None:
+        """`budget_bytes`: None for no bound but the disk's. `in_use`: digests workers hold."""
+        self._blobs = blobs
+        self._registry = registry
+        self._ledger = ledger
+        self.budget_bytes = budget_bytes
+        self._min_residency_s = min_residency_s
+        self._in_use = in_use
+        self._unix_clock_s = unix_clock_s
+        self.num_evictions = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """What all blobs take."""
+        return self._blobs.total_bytes
+
+    def adopt(self, files: Iterable[tuple[Path, Blob]]) -> None:
+        """Moves finished, synced files in, after making room for them.
+
+        Raises ResourcePressureError when the budget does not allow it; then nothing moved.
+        """
+        wanted = list(files)
+        self._make_room(
+            sum(blob.size_bytes for _, blob in wanted if not self._blobs.has(blob.name))
+        )
+        for path, blob in wanted:
+            self._blobs.adopt(path, blob.name)
+
+    def check(self, content: AdapterContent) -> None:
+        """Raises DataCorruptError unless every blob is there, whole and unchanged."""
+        for blob in content.blobs:
+            self._blobs.check(blob.name, blob.size_bytes)
+
+    def remove(self, names: Collection[str]) -> None:
+        """Removes blobs nothing refers to any more."""
+        for name in names:
+            try:
+                self._blobs.remove(name)
+            except OSError as error:
+                # The next start sweeps it.
+                get_logger().warning("blob_not_removed", errno=error.errno)
+
+    def _make_room(self, needed_bytes: int) -> None:
+        if self.budget_bytes is None:
+            return
+        excess_bytes = self.used_bytes + needed_bytes - self.budget_bytes
+        if excess_bytes <= 0:
+            return
+        in_use = self._in_use()
+        candidates = [
+            EvictionCandidate(
+                digest=content.digest,
+                size_bytes=content.flash_bytes,
+                last_used_s=self._ledger.last_used_s(
+                    self._registry.owners(content.digest), content.digest
+                ),
+                is_in_use=content.digest in in_use,
+            )
+            for content in self._registry.evictable()
+        ]
+        chosen = choose_evictions(
+            candidates,
+            excess_bytes,
+            now_s=self._unix_clock_s(),
+            min_residency_s=self._min_residency_s,
+        )
+        if chosen is None:
+            raise ResourcePressureError(
+                f"the adapter store may use {self.budget_bytes} bytes of flash, and all of it is "
+                "pinned, in use or the only copy: remove or unpin adapters first",
+                metadata={"resource": "flash"},
+            )
+        for digest in chosen:
+            self.remove(self._registry.evict(digest))
+            self.num_evictions += 1
+        get_logger().info("flash_evicted", digests=chosen)

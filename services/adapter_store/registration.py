@@ -1,0 +1,214 @@
+"""From files to a registered adapter: verified, stored and named, or nothing at all."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgelora.errors import DataCorruptError
+from services.adapter_store.certificate import Certificate
+from services.adapter_store.flash_tier import FlashTier
+from services.adapter_store.manifest import (
+    AdapterContent,
+    AdapterManifest,
+    Alias,
+    Blob,
+    ServingForm,
+)
+from services.adapter_store.registry_writer import AliasWish, RegistryWriter
+from services.adapter_store.threads import in_thread
+from services.adapter_store.upload import AdapterFiles, storage_errors
+from services.adapter_store.verification import VerifiedAdapter, Verifier
+from services.chassis.base_model import BaseModel
+
+_FORMS = {
+    3.2: ServingForm.ENCODED_3,
+    4.5: ServingForm.ENCODED_4,
+    8.0: ServingForm.ENCODED_8,
+}
+"""By the nominal bits of a level."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What came of an adapter's files."""
+
+    manifest: AdapterManifest
+    alias: Alias | None
+    is_new: bool
+
+
+class RegistrationDesk:
+    """Verifies files and changes flash and registry together, one change at a time."""
+
+    def __init__(
+        self,
+        *,
+        base: BaseModel,
+        registry: RegistryWriter,
+        flash: FlashTier,
+        verifier: Verifier,
+        changing: asyncio.Lock,
+        max_adapters_per_tenant: int,
+        unix_clock_s: Callable[[], float],
+    ) -> None:
+        """`changing`: held while flash and registry change."""
+        self._base = base
+        self._registry = registry
+        self._flash = flash
+        self._verifier = verifier
+        self._changing = changing
+        self._max_adapters = max_adapters_per_tenant
+        self._unix_clock_s = unix_clock_s
+
+    async def register(
+        self,
+        tenant_id: str,
+        files: AdapterFiles,
+        *,
+        alias: AliasWish | None,
+        description: str,
+        package: str | None,
+    ) -> Registration:
+        """Registers an adapter for a tenant.
+
+        `package`: where its files can be had again. Raises AdapterRejectedError,
+        AdapterIncompatibleError, AlreadyExistsError, QuotaExceededError, ResourcePressureError.
+        """
+        verified = await self._verify(files)
+        async with self._changing:
+            return await in_thread(
+                self._store, tenant_id, files, verified, alias, description, package
+            )
+
+    async def restore(self, digest: str, files: AdapterFiles) -> None:
+        """Puts the files of an evicted adapter back on flash.
+
+        Raises DataCorruptError when they are not that adapter's, and as `register`.
+        """
+        verified = await self._verify(files)
+        if verified.digest != digest:
+            raise DataCorruptError(
+                "the package holds another adapter than it did: install it again", field="package"
+            )
+        async with self._changing:
+            await in_thread(self._restore, files, verified)
+
+    async def set_aside(self, content: AdapterContent) -> None:
+        """Takes a damaged content off flash, so that it can be restored."""
+        async with self._changing:
+            with storage_errors():
+                blobs = await in_thread(self._registry.evict, content.digest)
+                await in_thread(self._flash.remove, blobs)
+
+    async def _verify(self, files: AdapterFiles) -> VerifiedAdapter:
+        verified = await self._verifier.verify(
+            files.config, files.weights, files.probe, files.directory / "encoded"
+        )
+        if verified.weights_sha256 != files.weights_sha256:
+            raise DataCorruptError(
+                "the weights changed while they were verified: send them again", field="weights"
+            )
+        return verified
+
+    def _store(
+        self,
+        tenant_id: str,
+        files: AdapterFiles,
+        verified: VerifiedAdapter,
+        alias: AliasWish | None,
+        description: str,
+        package: str | None,
+    ) -> Registration:
+        content, blobs = self._content(files, verified)
+        current = None if alias is None else self._registry.alias(tenant_id, alias.name)
+        manifest = AdapterManifest(
+            tenant_id=tenant_id,
+            content=content,
+            registered_at_s=self._unix_clock_s(),
+            description=description,
+            package=package,
+            parent_digest=(
+                None if current is None or current.digest == content.digest else current.digest
+            ),
+            is_pinned=False,
+        )
+        with storage_errors():
+            try:
+                self._flash.adopt(blobs)
+                stored, pointed, is_new = self._registry.add(
+                    manifest,
+                    _document(verified.certificate),
+                    alias=alias,
+                    max_adapters=self._max_adapters,
+                )
+            finally:
+                self._remove_unused(content)
+        return Registration(manifest=stored, alias=pointed, is_new=is_new)
+
+    def _restore(self, files: AdapterFiles, verified: VerifiedAdapter) -> None:
+        content, blobs = self._content(files, verified)
+        with storage_errors():
+            try:
+                self._flash.adopt(blobs)
+                self._registry.restore(content, _document(verified.certificate))
+            finally:
+                self._remove_unused(content)
+
+    def _content(
+        self, files: AdapterFiles, verified: VerifiedAdapter
+    ) -> tuple[AdapterContent, list[tuple[Path, Blob]]]:
+        """What is to be stored, and the files it consists of."""
+        config = weights = encoded = None
+        if verified.encoded is None:
+            config = _write_config(files.directory / "canonical", verified.canonical_config)
+            weights = Blob(name=files.weights_sha256.hex(), size_bytes=files.weights_bytes)
+            blobs = [(files.directory / "canonical", config), (files.weights, weights)]
+        else:
+            encoded = Blob(name=verified.encoded.name, size_bytes=verified.encoded.size_bytes)
+            blobs = [(verified.encoded.path, encoded)]
+        content = AdapterContent(
+            digest=verified.digest,
+            base_digest=self._base.digest,
+            rank=verified.rank,
+            alpha=verified.alpha,
+            target_modules=verified.target_modules,
+            num_parameters=verified.num_parameters,
+            weights_bytes=files.weights_bytes,
+            form=_form(verified.certificate),
+            config=config,
+            weights=weights,
+            encoded=encoded,
+            certificate_digest=verified.certificate.digest,
+            is_on_flash=True,
+        )
+        return content, blobs
+
+    def _remove_unused(self, content: AdapterContent) -> None:
+        """Removes what was adopted for nothing: refused by the registry, or known in a form."""
+        self._flash.remove(self._registry.unused(blob.name for blob in content.blobs))
+
+
+def _form(certificate: Certificate) -> ServingForm:
+    if certificate.encoding is None:
+        return ServingForm.EXACT
+    return _FORMS[certificate.encoding.bits]
+
+
+def _document(certificate: Certificate) -> str:
+    return certificate.canonical_bytes().decode("ascii")
+
+
+def _write_config(path: Path, canonical: bytes) -> Blob:
+    """Writes the canonical config, synced."""
+    with storage_errors():
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(canonical)
+            file.flush()
+            os.fsync(file.fileno())
+    return Blob(name=hashlib.sha256(canonical).hexdigest(), size_bytes=len(canonical))

@@ -1,0 +1,98 @@
+"""Between manifests and rows of the registry's tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from services.adapter_store.manifest import AdapterContent, AdapterManifest, Blob, ServingForm
+
+CONTENT_COLUMNS = (
+    "digest, base_digest, rank, alpha, target_modules, num_parameters, weights_bytes, form, "
+    "config_blob, config_blob_bytes, weights_blob, weights_blob_bytes, encoded_blob, "
+    "encoded_blob_bytes, certificate_digest, is_on_flash"
+)
+_OWN_COLUMNS = "tenant, registered_at, description, package, parent_digest, is_pinned"
+_NUM_OWN_COLUMNS = 6
+ADAPTER_COLUMNS = f"digest, {_OWN_COLUMNS}"
+SELECT_MANIFEST = (
+    f"SELECT {_OWN_COLUMNS}, {CONTENT_COLUMNS} "  # noqa: S608
+    "FROM adapters JOIN contents USING (digest)"
+)
+"""Rows for `manifest_of`."""
+
+
+def content_row(content: AdapterContent) -> tuple[Any, ...]:
+    """A content in the order of CONTENT_COLUMNS."""
+    blobs = (content.config, content.weights, content.encoded)
+    pairs = ((None, None) if blob is None else (blob.name, blob.size_bytes) for blob in blobs)
+    return (
+        content.digest,
+        content.base_digest,
+        content.rank,
+        content.alpha,
+        json.dumps(content.target_modules),
+        content.num_parameters,
+        content.weights_bytes,
+        content.form.value,
+        *(value for pair in pairs for value in pair),
+        content.certificate_digest,
+        content.is_on_flash,
+    )
+
+
+def content_of(row: Sequence[Any]) -> AdapterContent:
+    """A row of CONTENT_COLUMNS as a content."""
+    return AdapterContent(
+        digest=row[0],
+        base_digest=row[1],
+        rank=row[2],
+        alpha=row[3],
+        target_modules=tuple(json.loads(row[4])),
+        num_parameters=row[5],
+        weights_bytes=row[6],
+        form=ServingForm(row[7]),
+        config=_blob(row[8], row[9]),
+        weights=_blob(row[10], row[11]),
+        encoded=_blob(row[12], row[13]),
+        certificate_digest=row[14],
+        is_on_flash=bool(row[15]),
+    )
+
+
+def adapter_row(manifest: AdapterManifest) -> tuple[Any, ...]:
+    """A manifest in the order of ADAPTER_COLUMNS."""
+    return (
+        manifest.digest,
+        manifest.tenant_id,
+        manifest.registered_at_s,
+        manifest.description,
+        manifest.package,
+        manifest.parent_digest,
+        manifest.is_pinned,
+    )
+
+
+def manifest_of(row: Sequence[Any]) -> AdapterManifest:
+    """A row of SELECT_MANIFEST as a manifest."""
+    return AdapterManifest(
+        tenant_id=row[0],
+        registered_at_s=row[1],
+        description=row[2],
+        package=row[3],
+        parent_digest=row[4],
+        is_pinned=bool(row[5]),
+        content=content_of(row[_NUM_OWN_COLUMNS:]),
+    )
+
+
+def places(columns: str) -> str:
+    """One question mark for each column."""
+    return ", ".join("?" for _ in columns.split(","))
+
+
+def _blob(name: str | None, size_bytes: int | None) -> Blob | None:
+    if name is None or size_bytes is None:
+        return None
+    return Blob(name=name, size_bytes=size_bytes)

@@ -1,0 +1,235 @@
+"""Changes of the registry: each a transaction, durable when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from edgelora.adapter_format import is_digest
+from edgelora.errors import AlreadyExistsError, QuotaExceededError
+from services.adapter_store.manifest import AdapterContent, AdapterManifest, Alias
+from services.adapter_store.names import adapter_not_found
+from services.adapter_store.registry import Registry
+from services.adapter_store.registry_rows import (
+    ADAPTER_COLUMNS,
+    CONTENT_COLUMNS,
+    adapter_row,
+    content_row,
+    places,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What a deletion removed."""
+
+    aliases: tuple[str, ...]
+    digest: str | None
+    """None when only an alias went."""
+    unused_blobs: tuple[str, ...]
+    """Blobs no adapter refers to any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AliasWish:
+    """What a registration wants of an alias."""
+
+    name: str
+    may_replace: bool
+    """Whether it may point to another adapter now."""
+    expected_generation: int | None
+    """Only if the alias has it now; 0 expects that there is none."""
+
+
+class RegistryWriter(Registry):
+    """The connection that changes the registry. Used by one caller at a time, from any thread."""
+
+    def add(
+        self,
+        manifest: AdapterManifest,
+        certificate: str,
+        *,
+        alias: AliasWish | None,
+        max_adapters: int,
+    ) -> tuple[AdapterManifest, Alias | None, bool]:
+        """Adds an adapter, and points an alias to it, both or neither.
+
+        Content that was registered before, by anyone, for the same base model and is on flash
+        keeps its form, so that a digest never has two. Returns the adapter as stored (the first
+        registration wins), the alias, and whether the adapter is new to the tenant. Raises
+        QuotaExceededError and AlreadyExistsError.
+        """
+        with self._transaction():
+            self._keep_content(manifest.content, certificate)
+            is_new = self.get(manifest.tenant_id, manifest.digest) is None
+            if is_new:
+                self.check_quota(manifest.tenant_id, max_adapters)
+                self._connection.execute(
+                    f"INSERT INTO adapters ({ADAPTER_COLUMNS}) "  # noqa: S608
+                    f"VALUES ({places(ADAPTER_COLUMNS)})",
+                    adapter_row(manifest),
+                )
+            pointed = None
+            if alias is not None:
+                self.check_alias(manifest.tenant_id, alias, manifest.digest)
+                pointed = self._point(manifest.tenant_id, alias.name, manifest.digest)
+            stored = self.get(manifest.tenant_id, manifest.digest)
+            assert stored is not None
+            return stored, pointed, is_new
+
+    def check_quota(self, tenant_id: str, max_adapters: int) -> None:
+        """Raises QuotaExceededError when a tenant may not add another adapter."""
+        if self.num_adapters(tenant_id) >= max_adapters:
+            raise QuotaExceededError(
+                f"you have {max_adapters} adapters, the most allowed: remove one first",
+                metadata={"max_adapters": str(max_adapters)},
+            )
+
+    def check_alias(self, tenant_id: str, wish: AliasWish, digest: str | None) -> None:
+        """Raises AlreadyExistsError when a registration may not have the alias it wants.
+
+        `digest`: the adapter it is to point to; None while that is not known.
+        """
+        current = self.alias(tenant_id, wish.name)
+        if wish.expected_generation is not None:
+            _check_generation(current, wish.expected_generation)
+        elif current is not None and current.digest != digest and not wish.may_replace:
+            raise AlreadyExistsError(
+                "the alias points to another adapter: choose another, or ask to replace it",
+                field="alias",
+                metadata={"generation": str(current.generation)},
+            )
+
+    def set_alias(
+        self, tenant_id: str, name: str, digest: str, expected_generation: int | None
+    ) -> Alias:
+        """Points a name to one of the tenant's adapters.
+
+        With `expected_generation` only if the alias still has it; 0 expects that there is none.
+        Raises AdapterNotFoundError and AlreadyExistsError.
+        """
+        with self._transaction():
+            if self.get(tenant_id, digest) is None:
+                raise adapter_not_found("digest")
+            if expected_generation is not None:
+                _check_generation(self.alias(tenant_id, name), expected_generation)
+            return self._point(tenant_id, name, digest)
+
+    def set_pinned(self, tenant_id: str, digest: str, *, is_pinned: bool, max_pinned: int) -> None:
+        """Pins an adapter, or lets it go. Raises QuotaExceededError and AdapterNotFoundError."""
+        with self._transaction():
+            manifest = self.get(tenant_id, digest)
+            if manifest is None:
+                raise adapter_not_found("adapter")
+            if is_pinned and not manifest.is_pinned and self.num_pinned(tenant_id) >= max_pinned:
+                raise QuotaExceededError(
+                    f"you have pinned {max_pinned} adapters, the most allowed: unpin one first",
+                    metadata={"max_pinned": str(max_pinned)},
+                )
+            self._connection.execute(
+                "UPDATE adapters SET is_pinned = ? WHERE tenant = ? AND digest = ?",
+                (is_pinned, tenant_id, digest),
+            )
+
+    def evict(self, digest: str) -> tuple[str, ...]:
+        """Notes that a content leaves flash; returns the blobs nothing refers to any more."""
+        with self._transaction():
+            content = self.content(digest)
+            if content is None or not content.is_on_flash:
+                return ()
+            self._connection.execute(
+                "UPDATE contents SET is_on_flash = 0 WHERE digest = ?", (digest,)
+            )
+            return self.unused(blob.name for blob in content.blobs)
+
+    def restore(self, content: AdapterContent, certificate: str) -> None:
+        """Notes that a content is back on flash. It may have been deleted meanwhile."""
+        with self._transaction():
+            if self.content(content.digest) is not None:
+                self._keep_content(content, certificate)
+
+    def delete(self, tenant_id: str, reference: str) -> Removal:
+        """Removes an alias, or an adapter with all its aliases.
+
+        Raises AdapterNotFoundError.
+        """
+        with self._transaction():
+            if not is_digest(reference):
+                if self.alias(tenant_id, reference) is None:
+                    raise adapter_not_found("adapter")
+                self._connection.execute(
+                    "DELETE FROM aliases WHERE tenant = ? AND name = ?", (tenant_id, reference)
+                )
+                return Removal((reference,), None, ())
+            manifest = self.get(tenant_id, reference)
+            if manifest is None:
+                raise adapter_not_found("adapter")
+            names = tuple(alias.name for alias in self.aliases_of(tenant_id, reference))
+            self._connection.execute(
+                "DELETE FROM adapters WHERE tenant = ? AND digest = ?", (tenant_id, reference)
+            )
+            if self.owners(reference):
+                return Removal(names, reference, ())
+            self._connection.execute("DELETE FROM contents WHERE digest = ?", (reference,))
+            blobs = self.unused(blob.name for blob in manifest.content.blobs)
+            return Removal(names, reference, blobs)
+
+    def write_usage(self, counters: Mapping[tuple[str, str], str]) -> None:
+        """Replaces counters; those of adapters that are gone are left out."""
+        with self._transaction():
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO usage (tenant, digest, counters) SELECT ?1, ?2, ?3 "
+                "WHERE EXISTS (SELECT 1 FROM adapters WHERE tenant = ?1 AND digest = ?2)",
+                [(*key, value) for key, value in counters.items()],
+            )
+
+    def _keep_content(self, content: AdapterContent, certificate: str) -> None:
+        known = self.content(content.digest)
+        if known is not None and known.is_on_flash and known.base_digest == content.base_digest:
+            return
+        # An upsert: adapters refer to the row.
+        columns = [column.strip() for column in CONTENT_COLUMNS.split(",")]
+        updates = ", ".join(f"{column} = excluded.{column}" for column in columns[1:])
+        self._connection.execute(
+            f"INSERT INTO contents ({CONTENT_COLUMNS}) VALUES ({places(CONTENT_COLUMNS)}) "  # noqa: S608
+            f"ON CONFLICT (digest) DO UPDATE SET {updates}",
+            content_row(content),
+        )
+        self._connection.execute(
+            "INSERT OR REPLACE INTO certificates (digest, document) VALUES (?, ?)",
+            (content.digest, certificate),
+        )
+
+    def _point(self, tenant_id: str, name: str, digest: str) -> Alias:
+        row = self._connection.execute(
+            "INSERT INTO aliases (tenant, name, digest, generation) VALUES (?, ?, ?, 1) "
+            "ON CONFLICT (tenant, name) DO UPDATE SET digest = excluded.digest, "
+            "generation = generation + (digest <> excluded.digest) "
+            "RETURNING name, digest, generation",
+            (tenant_id, name, digest),
+        ).fetchone()
+        return Alias(name=row[0], digest=row[1], generation=row[2])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            # SQLite has rolled back by itself after some storage errors.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+
+def _check_generation(current: Alias | None, expected: int) -> None:
+    generation = 0 if current is None else current.generation
+    if expected != generation:
+        raise AlreadyExistsError(
+            f"the alias has generation {generation}, not the expected one: "
+            "read it again, then decide",
+            field="expected_generation",
+            metadata={"generation": str(generation)},
+        )
