@@ -2,112 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from edgelora.adapter_upload import file_sizes
-from edgelora.cli.messages import adapter_document, alias_document, check_adapters
+from edgelora.cli.adapter_arrival import add, install
+from edgelora.cli.adapter_listing import list_
+from edgelora.cli.adapter_lookup import find_adapter
+from edgelora.cli.adapter_view import detail_rows
+from edgelora.cli.messages import adapter_details, adapter_document, alias_document
+from edgelora.cli.node_call import call_node
 from edgelora.cli.output import print_json, print_table
-from edgelora.cli.places import connection, connection_options, json_option
+from edgelora.cli.places import connection_options, json_option
+from edgelora.cli.warmup import warmup
 from edgelora.client import EdgeLoraClient
-from edgelora.toolchain.progress import progress_bar
-from edgelora.v1.gateway_service_pb2 import ListAdaptersResponse
-
-ResultT = TypeVar("ResultT")
-_SHORT_DIGEST = 19
-"""`sha256:` and 12 digits: enough to tell adapters apart in a table."""
 
 
 @click.group()
 def adapters() -> None:
-    """Add, list, show, alias and remove adapters.
+    """Add, install, list, show, alias, pin and remove adapters.
 
     \b
     Examples:
       edgelora adapters add ./my-adapter --alias mail --tenant office
+      edgelora adapters install shop/letters:v2 --alias letters --tenant office
       edgelora adapters list --tenant office
-      edgelora adapters alias letters sha256:... --tenant office
+      edgelora adapters show mail --tenant office
+      edgelora adapters alias post mail --tenant office
+      edgelora adapters pin mail --tenant office
+      edgelora adapters warmup --tenant office
       edgelora adapters remove letters --tenant office
     """
 
 
-@adapters.command()
-@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--alias", default="", help="Name for it: letters, digits, '.', '_', '-'.")
-@click.option("--replace", is_flag=True, help="Let an alias that exists point to it.")
-@click.option("--description", default="", help="Free text, at most 500 characters.")
-@connection_options
-@json_option
-def add(
-    directory: Path, alias: str, replace: bool, description: str, as_json: bool, **where: Any
-) -> None:
-    """Register the PEFT adapter in DIRECTORY.
-
-    The node verifies it against its base model before anything can use it.
-    """
-
-    total = sum(file_sizes(directory).values())
-
-    async def register(client: EdgeLoraClient) -> Any:
-        sent = 0
-        with progress_bar(f"Uploading {directory.name}", total) as bar:
-
-            def advance(now_sent: int, _total: int) -> None:
-                nonlocal sent
-                bar.advance(now_sent - sent)
-                sent = now_sent
-
-            return await client.register_adapter(
-                directory,
-                alias=alias,
-                description=description,
-                replace_alias=replace,
-                on_progress=advance,
-            )
-
-    response = _call(where, register)
-    if as_json:
-        print_json(
-            {
-                "adapter": adapter_document(response.adapter),
-                "alias": alias_document(response.alias) if response.HasField("alias") else None,
-                "is_new": response.is_new,
-            }
-        )
-        return
-    what = "registered" if response.is_new else "was registered before:"
-    name = f" as {response.alias.name}" if response.HasField("alias") else ""
-    click.echo(f"{what} {response.adapter.digest}{name}")
-
-
-@adapters.command("list")
-@connection_options
-@json_option
-def list_(as_json: bool, **where: Any) -> None:
-    """List the tenant's adapters, newest first."""
-    response = _call(where, lambda client: client.list_adapters())
-    documents = [adapter_document(adapter) for adapter in response.adapters]
-    if as_json:
-        aliases = [alias_document(alias) for alias in response.aliases]
-        print_json({"adapters": documents, "aliases": aliases})
-        return
-    rows = [
-        (
-            ", ".join(document["aliases"]) or None,
-            document["digest"][:_SHORT_DIGEST],
-            document["state"],
-            document["rank"],
-            round(document["size_bytes"] / 1e6, 1),
-            document["description"],
-        )
-        for document in documents
-    ]
-    columns = ("aliases", "digest", "state", "rank", "MB", "description")
-    print_table(columns, rows, "there are no adapters: register one with `edgelora adapters add`")
+for _command in (add, install, list_, warmup):
+    adapters.add_command(_command)
 
 
 @adapters.command()
@@ -115,23 +44,31 @@ def list_(as_json: bool, **where: Any) -> None:
 @connection_options
 @json_option
 def show(adapter: str, as_json: bool, **where: Any) -> None:
-    """Show everything about ADAPTER, an alias or digest."""
-    document = _find(_call(where, lambda client: client.list_adapters()), adapter)
+    """Show everything about ADAPTER, an alias or digest.
+
+    Its serving form and what that costs, where it came from, and how requests found it.
+
+    \b
+    Examples:
+      edgelora adapters show mail --tenant office
+      edgelora adapters show mail --tenant office --json
+    """
+    document = adapter_details(call_node(where, lambda client: find_adapter(client, adapter)))
     if as_json:
         print_json(document)
-        return
-    shown = {
-        **document,
-        "aliases": ", ".join(document["aliases"]) or None,
-        "target_modules": ", ".join(document["target_modules"]),
-    }
-    print_table(("field", "value"), [(k.replace("_", " "), v) for k, v in shown.items()], "")
+    else:
+        print_table(("field", "value"), detail_rows(document), "")
 
 
 @adapters.command()
 @click.argument("name")
 @click.argument("adapter")
-@click.option("--expect", type=int, help="Only if the alias is at this generation; 0: is new.")
+@click.option(
+    "--expect",
+    type=click.IntRange(min=0),
+    metavar="GENERATION",
+    help="Only if the alias is at this generation; 0: is new.",
+)
 @connection_options
 @json_option
 def alias(name: str, adapter: str, expect: int | None, as_json: bool, **where: Any) -> None:
@@ -140,10 +77,10 @@ def alias(name: str, adapter: str, expect: int | None, as_json: bool, **where: A
     async def set_alias(client: EdgeLoraClient) -> Any:
         digest = adapter
         if not adapter.startswith("sha256:"):
-            digest = _find(await client.list_adapters(), adapter)["digest"]
+            digest = (await find_adapter(client, adapter)).adapter.digest
         return await client.set_adapter_alias(name, digest, expected_generation=expect)
 
-    document = alias_document(_call(where, set_alias))
+    document = alias_document(call_node(where, set_alias))
     if as_json:
         print_json(document)
     else:
@@ -157,9 +94,27 @@ def alias(name: str, adapter: str, expect: int | None, as_json: bool, **where: A
 @click.argument("adapter")
 @connection_options
 @json_option
+def pin(adapter: str, as_json: bool, **where: Any) -> None:
+    """Keep ADAPTER on flash and, while there is room, in memory."""
+    _set_pinned(where, adapter, is_pinned=True, as_json=as_json)
+
+
+@adapters.command()
+@click.argument("adapter")
+@connection_options
+@json_option
+def unpin(adapter: str, as_json: bool, **where: Any) -> None:
+    """Let ADAPTER go when room is needed."""
+    _set_pinned(where, adapter, is_pinned=False, as_json=as_json)
+
+
+@adapters.command()
+@click.argument("adapter")
+@connection_options
+@json_option
 def remove(adapter: str, as_json: bool, **where: Any) -> None:
     """Remove ADAPTER: an alias alone, or a digest with all its aliases."""
-    response = _call(where, lambda client: client.delete_adapter(adapter))
+    response = call_node(where, lambda client: client.delete_adapter(adapter))
     if as_json:
         print_json(
             {
@@ -172,21 +127,9 @@ def remove(adapter: str, as_json: bool, **where: Any) -> None:
     click.echo(f"removed {', '.join(gone)}")
 
 
-def _call(where: dict[str, Any], work: Callable[[EdgeLoraClient], Awaitable[ResultT]]) -> ResultT:
-    """Connects as the options say, and runs one piece of work."""
-    target = connection(**where)
-
-    async def run() -> ResultT:
-        async with EdgeLoraClient(target.address, target.api_key) as client:
-            return await work(client)
-
-    return asyncio.run(run())
-
-
-def _find(response: ListAdaptersResponse, adapter: str) -> dict[str, Any]:
-    check_adapters(response, [adapter])
-    return next(
-        adapter_document(found)
-        for found in response.adapters
-        if adapter == found.digest or adapter in found.aliases
-    )
+def _set_pinned(where: dict[str, Any], adapter: str, *, is_pinned: bool, as_json: bool) -> None:
+    stored = call_node(where, lambda client: client.pin_adapter(adapter, is_pinned=is_pinned))
+    if as_json:
+        print_json(adapter_document(stored))
+    else:
+        click.echo(f"{'pinned' if stored.is_pinned else 'unpinned'} {stored.digest}")

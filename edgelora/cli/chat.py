@@ -7,13 +7,14 @@ import signal
 import sys
 from collections.abc import Iterable
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import Any
 
 import click
 
+from edgelora.cli.adapter_lookup import find_adapter
 from edgelora.cli.chat_session import ChatSession, parse_adapters
 from edgelora.cli.errors import CliError, message_of
-from edgelora.cli.messages import check_adapters
 from edgelora.cli.output import counted, print_json, printable, progress_console
 from edgelora.cli.places import Connection, connection, connection_options, json_option
 from edgelora.client import EdgeLoraClient
@@ -45,6 +46,11 @@ _HELP = (
 @click.option("--temperature", type=click.FloatRange(0, 2), default=0.0, show_default=True)
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True))
 @click.option("--seed", type=click.IntRange(min=0))
+@click.option(
+    "--user",
+    default="",
+    help="Who of the tenant's people asks: helps to forecast which adapter comes next.",
+)
 @connection_options
 @json_option
 def chat(
@@ -55,6 +61,7 @@ def chat(
     temperature: float,
     top_p: float | None,
     seed: int | None,
+    user: str,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -74,6 +81,7 @@ def chat(
             max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
         ),
         system=system,
+        user=user,
     )
     target = connection(**where)
     if message is None and not sys.stdin.isatty():
@@ -160,8 +168,8 @@ def _obey(runner: asyncio.Runner, client: EdgeLoraClient, session: ChatSession, 
 
 async def _check_adapters(client: EdgeLoraClient, adapters: Iterable[str]) -> None:
     """Raises CliError when the tenant has none of a name, before anything is asked."""
-    if names := list(adapters):
-        check_adapters(await client.list_adapters(), names)
+    for name in adapters:
+        await find_adapter(client, name)
 
 
 async def _answer(
@@ -173,17 +181,17 @@ async def _answer(
     try:
         async with aclosing(
             client.chat(
-                session.messages_with(message), adapters=session.adapters, options=session.options
+                session.messages_with(message),
+                adapters=session.adapters,
+                options=session.options,
+                user=session.user,
             )
         ) as events:
             async for event in events:
                 match event:
                     case Accepted():
                         document["request_id"] = event.request_id
-                        document["adapters"] = [
-                            {"digest": used.digest, "alias": used.alias, "strength": used.strength}
-                            for used in event.adapters
-                        ]
+                        document["adapters"] = [asdict(used) for used in event.adapters]
                     case Delta():
                         text += event.text
                         if is_shown:

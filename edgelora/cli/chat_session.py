@@ -20,6 +20,8 @@ class ChatSession:
     """Alias or digest -> strength; empty: the base model."""
     options: GenerationOptions
     system: str | None
+    user: str
+    """Who of the tenant's people asks; may be empty."""
     _turns: list[tuple[str, str]] = field(default_factory=list)
 
     def messages_with(self, message: str) -> list[tuple[str, str]]:

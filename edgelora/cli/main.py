@@ -21,7 +21,10 @@ _DEBUG = "EDGELORA_DEBUG"
 _COMMANDS = {
     "up": ("edgelora.cli.up", "Start the whole product on this machine."),
     "chat": ("edgelora.cli.chat", "Talk to the model through an adapter."),
-    "adapters": ("edgelora.cli.adapters", "Add, list, show, alias and remove adapters."),
+    "adapters": (
+        "edgelora.cli.adapters",
+        "Add, install, list, show, alias, pin and remove adapters.",
+    ),
     "tenants": ("edgelora.cli.tenants", "Add, list and revoke tenants (operator)."),
     "status": ("edgelora.cli.status", "Show the state of a running stack."),
     "doctor": ("edgelora.cli.doctor", "Say whether this machine can carry the load."),

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import math
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from edgelora.cli.errors import CliError
-from edgelora.v1.adapter_pb2 import Adapter, AdapterAlias, AdapterState
+from edgelora.v1.adapter_pb2 import (
+    Adapter,
+    AdapterAlias,
+    AdapterCertificate,
+    AdapterState,
+    ServingForm,
+    TierStatistics,
+    WarmUpState,
+)
 from edgelora.v1.admin_service_pb2 import Tenant
-from edgelora.v1.gateway_service_pb2 import GetStatusResponse, ListAdaptersResponse
+from edgelora.v1.gateway_service_pb2 import GetAdapterResponse, GetStatusResponse
 
 
 def tenant_document(tenant: Tenant) -> dict[str, Any]:
@@ -26,7 +35,7 @@ def tenant_document(tenant: Tenant) -> dict[str, Any]:
 
 
 def adapter_document(adapter: Adapter) -> dict[str, Any]:
-    """An adapter as its tenant sees it."""
+    """An adapter as its tenant sees it in a list."""
     state = AdapterState.Name(adapter.state).removeprefix("ADAPTER_STATE_").lower()
     return {
         "digest": adapter.digest,
@@ -37,9 +46,28 @@ def adapter_document(adapter: Adapter) -> dict[str, Any]:
         "target_modules": list(adapter.target_modules),
         "num_parameters": adapter.num_parameters,
         "size_bytes": adapter.size_bytes,
+        "flash_bytes": adapter.flash_bytes,
+        "is_on_flash": adapter.is_on_flash,
+        "is_pinned": adapter.is_pinned,
         "base_digest": adapter.base_digest,
+        "certificate_digest": adapter.certificate_digest,
+        "source": adapter.lineage.source,
+        "parent_digest": adapter.lineage.parent_digest or None,
         "registered_at": _time(adapter, "registered_at"),
         "description": adapter.description,
+    }
+
+
+def adapter_details(found: GetAdapterResponse) -> dict[str, Any]:
+    """An adapter with its generations, its certificate and what it was used for."""
+    adapter = found.adapter
+    return {
+        **adapter_document(adapter),
+        "generations": {alias.name: alias.generation for alias in found.aliases},
+        "certificate": _certificate(adapter.certificate)
+        if adapter.HasField("certificate")
+        else None,
+        "usage": message_document(adapter.usage) if adapter.HasField("usage") else None,
     }
 
 
@@ -48,21 +76,75 @@ def alias_document(alias: AdapterAlias) -> dict[str, Any]:
     return {"name": alias.name, "digest": alias.digest, "generation": alias.generation}
 
 
-def check_adapters(response: ListAdaptersResponse, names: Iterable[str]) -> None:
-    """Raises CliError, with what there is, unless every name is an alias or digest of it."""
-    aliases = [alias for adapter in response.adapters for alias in adapter.aliases]
-    known = {*aliases, *(adapter.digest for adapter in response.adapters)}
-    if set(names) <= known:
-        return
-    there = f"its aliases are {', '.join(sorted(aliases))}" if aliases else "it has no aliases"
-    raise CliError(f"this tenant has no such adapter: {there}; `edgelora adapters list` shows all")
+def warm_up_document(state: WarmUpState) -> dict[str, Any]:
+    """What is known of a tenant's habits, by the names of the proto."""
+    return message_document(state)
 
 
 def status_document(status: GetStatusResponse) -> dict[str, Any]:
     """The node at a glance, by the names of the protos."""
-    return MessageToDict(
-        status, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )
+    document = message_document(status)
+    if status.HasField("tiers"):
+        document["tiers"]["hit_rates"] = hit_rates(status.tiers)
+    return document
+
+
+def hit_rates(tiers: TierStatistics) -> dict[str, float | None]:
+    """Tier -> share of the requests that found their adapter there; None before the first one."""
+    hits = {
+        "memory": tiers.num_memory_hits,
+        "flash": tiers.num_flash_hits,
+        "remote": tiers.num_remote_hits,
+    }
+    total = sum(hits.values())
+    return {tier: count / total if total else None for tier, count in hits.items()}
+
+
+def message_document(message: Message) -> dict[str, Any]:
+    """A message by the names of its proto, numbers as numbers.
+
+    Absent fields are left out; a number JSON cannot hold is None.
+    """
+    return {
+        field.name: [_value(value, field.enum_type) for value in getattr(message, field.name)]
+        if field.is_repeated
+        else _value(getattr(message, field.name), field.enum_type)
+        for field in message.DESCRIPTOR.fields
+        if not field.has_presence or message.HasField(field.name)
+    }
+
+
+def _value(value: Any, enum_type: Any) -> Any:
+    if isinstance(value, Timestamp | Duration):
+        return value.ToJsonString()
+    if isinstance(value, Message):
+        return message_document(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if enum_type is not None and value in enum_type.values_by_number:
+        return enum_type.values_by_number[value].name
+    return value
+
+
+def _certificate(certificate: AdapterCertificate) -> dict[str, Any]:
+    def measured(name: str) -> float | None:
+        return getattr(certificate, name) if certificate.HasField(name) else None
+
+    return {
+        "form": ServingForm.Name(certificate.form).removeprefix("SERVING_FORM_").lower(),
+        "bits_per_parameter": certificate.bits_per_parameter or None,
+        **{
+            name: measured(name)
+            for name in (
+                "mean_kl",
+                "max_kl",
+                "top1_agreement",
+                "task_metric_before",
+                "task_metric_after",
+            )
+        },
+        "document": json.loads(certificate.document) if certificate.document else None,
+    }
 
 
 def _time(message: Tenant | Adapter, name: str) -> str | None:

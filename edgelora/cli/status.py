@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import click
 
 from edgelora.cli.messages import status_document
+from edgelora.cli.node_call import call_node
 from edgelora.cli.output import counted, output_console, print_json
-from edgelora.cli.places import connection, connection_options, json_option
-from edgelora.client import EdgeLoraClient
+from edgelora.cli.places import connection_options, json_option
+from edgelora.cli.tier_view import tier_lines
 from edgelora.v1.gateway_service_pb2 import GetStatusResponse
 from edgelora.v1.generation_pb2 import PriorityClass
 
@@ -26,13 +26,7 @@ def status(as_json: bool, **where: Any) -> int:
       edgelora status --tenant office
       edgelora status --tenant office --json
     """
-    target = connection(**where)
-
-    async def read() -> GetStatusResponse:
-        async with EdgeLoraClient(target.address, target.api_key) as client:
-            return await client.status()
-
-    response = asyncio.run(read())
+    response = call_node(where, lambda client: client.status())
     is_ready = all(service.is_ready for service in response.services)
     if as_json:
         print_json(status_document(response))
@@ -54,6 +48,9 @@ def _print(response: GetStatusResponse) -> None:
         console.print(
             f"queue     {name:14} {queue.num_running} running, {queue.num_waiting} waiting"
         )
+    if response.HasField("tiers"):
+        for line in tier_lines(response.tiers):
+            console.print(line)
     console.print(f"device    {_device(response)}")
     usage = response.usage
     console.print(

@@ -57,7 +57,10 @@ def test_from_a_new_tenant_to_an_answer_and_back(up, adapter):
 
     ask = ("chat", "-m", "Say hello.", "--max-tokens", "8", *who)
     answer = up.run_json(*ask, "--adapter", "mail=0.5")
-    assert answer["adapters"] == [{"digest": digest, "alias": "mail", "strength": 0.5}]
+    (used,) = answer["adapters"]
+    assert (used["digest"], used["alias"], used["strength"]) == (digest, "mail", 0.5)
+    assert (used["generation"], used["source"]) == (1, "upload")
+    assert used["certificate_digest"] == shown["certificate_digest"]
     assert answer["usage"]["num_output_tokens"] == 8
     assert answer["finish_reason"] == "length"
     assert up.run(*ask, "--adapter", "mail=0.5") == answer["text"] + "\n"
@@ -82,7 +85,16 @@ def test_tables_and_lines_are_for_people(up, adapter):
     said = up.run("adapters", "add", str(adapter), "--alias", "letters", *who)
     assert re.fullmatch(r"(registered|was registered before:) sha256:\w{64} as letters\n", said)
     heading, row = up.run("adapters", "list", *who).splitlines()
-    assert heading.split() == ["aliases", "digest", "state", "rank", "MB", "description"]
+    assert heading.split() == [
+        "aliases",
+        "digest",
+        "state",
+        "rank",
+        "MB",
+        "on",
+        "flash",
+        "description",
+    ]
     assert row.split()[0] == "letters"
     heading, *rows = up.run("tenants", "list").splitlines()
     assert heading.split()[0] == "tenant"

@@ -8,7 +8,7 @@ from edgelora.generation import GenerationOptions
 
 
 def session(system=None):
-    return ChatSession(adapters={}, options=GenerationOptions(), system=system)
+    return ChatSession(adapters={}, options=GenerationOptions(), system=system, user="")
 
 
 def test_turns_are_remembered_in_order_after_the_system_message():

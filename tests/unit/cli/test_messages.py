@@ -1,20 +1,18 @@
 """Answers of the node as documents."""
 
 import json
+import math
 
-import pytest
-
-from edgelora.cli.errors import CliError
 from edgelora.cli.messages import (
     adapter_document,
-    check_adapters,
     status_document,
     tenant_document,
 )
 from edgelora.cli.status import _print
 from edgelora.v1.adapter_pb2 import Adapter, AdapterState
 from edgelora.v1.admin_service_pb2 import Tenant
-from edgelora.v1.gateway_service_pb2 import GetStatusResponse, ListAdaptersResponse, ServiceStatus
+from edgelora.v1.gateway_service_pb2 import GetStatusResponse, ServiceStatus
+from edgelora.v1.monitor_service_pb2 import BatteryState
 
 
 def test_a_tenant_that_was_not_revoked_has_no_time_of_it():
@@ -36,22 +34,20 @@ def test_an_adapters_state_is_a_word():
     json.dumps(document)
 
 
-def test_an_adapter_the_tenant_lacks_is_answered_with_those_it_has():
-    digest = "sha256:" + "0" * 64
-    response = ListAdaptersResponse(adapters=[Adapter(digest=digest, aliases=["mail", "letters"])])
-    check_adapters(response, ["mail", digest])
-    with pytest.raises(CliError, match="no such adapter: its aliases are letters, mail"):
-        check_adapters(response, ["mail", "notes"])
-    with pytest.raises(CliError, match="it has no aliases"):
-        check_adapters(ListAdaptersResponse(), ["mail"])
-
-
 def test_a_sensor_that_says_nothing_is_absent_in_json_and_unknown_in_text(capsys):
     response = GetStatusResponse(model="m", services=[ServiceStatus(name="monitor", is_ready=True)])
     response.device.memory_available_bytes = 2_000_000_000
+    response.device.sampled_at.FromSeconds(0)
+    response.device.battery.state = BatteryState.BATTERY_STATE_FULL
+    response.device.cpu_stall = math.nan
     document = status_document(response)
     json.dumps(document)
     assert "temperature_celsius" not in document["device"]
+    assert document["device"]["memory_available_bytes"] == 2_000_000_000
+    assert document["device"]["sampled_at"] == "1970-01-01T00:00:00Z"
+    assert document["device"]["battery"] == {"state": "BATTERY_STATE_FULL"}
+    assert document["device"]["cpu_stall"] is None
+    assert document["services"] == [{"name": "monitor", "is_ready": True}]
     _print(response)
     out = capsys.readouterr().out
     assert "temperature unknown, memory free 2.0 GB" in out

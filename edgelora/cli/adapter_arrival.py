@@ -1,0 +1,159 @@
+"""`edgelora adapters add` and `install`: from a directory, or from a remote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from edgelora.adapter_upload import Progress, file_sizes
+from edgelora.cli.messages import adapter_document, alias_document
+from edgelora.cli.node_call import call_node
+from edgelora.cli.output import print_json
+from edgelora.cli.places import connection_options, json_option
+from edgelora.toolchain.progress import Bar, progress_bar
+from edgelora.v1.gateway_service_pb2 import RegisterAdapterResponse
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def _naming_options(command: CommandT) -> CommandT:
+    """Adds --alias, --replace, --expect and --description."""
+    command = click.option("--description", default="", help="Free text, at most 500 characters.")(
+        command
+    )
+    command = click.option(
+        "--expect",
+        type=click.IntRange(min=0),
+        metavar="GENERATION",
+        help="Replace the alias only at this generation; 0: only if there is none.",
+    )(command)
+    command = click.option("--replace", is_flag=True, help="Let an alias that exists point to it.")(
+        command
+    )
+    return click.option("--alias", default="", help="Name for it: letters, digits, '.', '_', '-'.")(
+        command
+    )
+
+
+@click.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@_naming_options
+@connection_options
+@json_option
+def add(
+    directory: Path,
+    alias: str,
+    replace: bool,
+    expect: int | None,
+    description: str,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Register the PEFT adapter in DIRECTORY.
+
+    The node verifies it against its base model before anything can use it. A probe.jsonl beside it,
+    with lines such as {"prompt": "...", "answer": "..."}, goes with it: what compression costs is
+    measured on these too.
+
+    \b
+    Examples:
+      edgelora adapters add ./my-adapter --alias mail --tenant office
+      edgelora adapters add ./my-adapter --alias mail --expect 3 --tenant office
+    """
+    _check(alias, expect)
+    file_sizes(directory)
+    with _progress(f"Uploading {directory.name}") as on_progress:
+        response = call_node(
+            where,
+            lambda client: client.register_adapter(
+                directory,
+                alias=alias,
+                description=description,
+                replace_alias=replace,
+                expected_generation=expect,
+                on_progress=on_progress,
+            ),
+        )
+    _print(response, as_json=as_json)
+
+
+@click.command()
+@click.argument("package")
+@_naming_options
+@connection_options
+@json_option
+def install(
+    package: str,
+    alias: str,
+    replace: bool,
+    expect: int | None,
+    description: str,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Bring PACKAGE from a remote of the node and register it.
+
+    PACKAGE is REMOTE/NAME, REMOTE/NAME:TAG or REMOTE/NAME@sha256:DIGEST. The operator names the
+    remotes in HOME/remotes.toml. What was cut goes on where it stopped when installed again.
+
+    \b
+    Examples:
+      edgelora adapters install shop/mail:v2 --alias mail --tenant office
+      edgelora adapters install usb/letters --alias mail --replace --tenant office
+    """
+    _check(alias, expect)
+    with _progress(f"Installing {package}") as on_progress:
+        response = call_node(
+            where,
+            lambda client: client.install_adapter(
+                package,
+                alias=alias,
+                description=description,
+                replace_alias=replace,
+                expected_generation=expect,
+                on_progress=on_progress,
+            ),
+        )
+    _print(response, as_json=as_json)
+
+
+def _check(alias: str, expect: int | None) -> None:
+    if expect is not None and not alias:
+        raise click.UsageError("--expect needs --alias, whose generation it is")
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Progress]:
+    """A bar on standard error that appears with the first bytes."""
+    with ExitStack() as shown:
+        bar: Bar | None = None
+        done = 0
+
+        def advance(now_done: int, total: int) -> None:
+            nonlocal bar, done
+            if bar is None:
+                bar = shown.enter_context(progress_bar(title, total or None))
+            bar.advance(now_done - done)
+            done = now_done
+
+        yield advance
+
+
+def _print(response: RegisterAdapterResponse, *, as_json: bool) -> None:
+    has_alias = response.HasField("alias")
+    if as_json:
+        print_json(
+            {
+                "adapter": adapter_document(response.adapter),
+                "alias": alias_document(response.alias) if has_alias else None,
+                "is_new": response.is_new,
+            }
+        )
+        return
+    what = "registered" if response.is_new else "was registered before:"
+    name = f" as {response.alias.name}" if has_alias else ""
+    click.echo(f"{what} {response.adapter.digest}{name}")
