@@ -92,4 +92,5 @@ class Alias:
     name: str
     digest: str
     generation: int
-    """1 at first, one more with each replacement."""
+    """Grows by one with each replacement. Starts at 1, or after the highest that any alias the
+    tenant removed had, so that a name never has one twice."""

@@ -73,11 +73,19 @@ class Registry:
 
     def find(self, tenant_id: str, reference: str) -> tuple[AdapterManifest, Alias | None] | None:
         """One adapter of a tenant by digest, or by alias and then with the alias."""
-        alias = None if is_digest(reference) else self.alias(tenant_id, reference)
-        if alias is None and not is_digest(reference):
+        if is_digest(reference):
+            manifest = self.get(tenant_id, reference)
+            return None if manifest is None else (manifest, None)
+        # One statement: between two of them the alias could move, and what it pointed to go.
+        row = self._connection.execute(
+            f"SELECT generation, found.* FROM aliases JOIN ({SELECT_MANIFEST}) AS found "  # noqa: S608
+            "USING (tenant, digest) WHERE tenant = ? AND name = ?",
+            (tenant_id, reference),
+        ).fetchone()
+        if row is None:
             return None
-        manifest = self.get(tenant_id, reference if alias is None else alias.digest)
-        return None if manifest is None else (manifest, alias)
+        manifest = manifest_of(row[1:])
+        return manifest, Alias(name=reference, digest=manifest.digest, generation=row[0])
 
     def alias(self, tenant_id: str, name: str) -> Alias | None:
         """One alias of a tenant."""

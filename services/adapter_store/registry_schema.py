@@ -113,7 +113,15 @@ CREATE TABLE usage (
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2)
+# The highest generation of any alias a tenant has removed: a name never has a generation twice.
+_V3 = """
+CREATE TABLE removed_generations (
+    tenant TEXT NOT NULL PRIMARY KEY,
+    generation INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3)
 """Statements that lead from version i to version i + 1. Appended to, never edited."""
 
 

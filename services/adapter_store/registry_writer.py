@@ -156,8 +156,10 @@ class RegistryWriter(Registry):
         """
         with self._transaction():
             if not is_digest(reference):
-                if self.alias(tenant_id, reference) is None:
+                alias = self.alias(tenant_id, reference)
+                if alias is None:
                     raise adapter_not_found("adapter")
+                self._retire(tenant_id, alias)
                 self._connection.execute(
                     "DELETE FROM aliases WHERE tenant = ? AND name = ?", (tenant_id, reference)
                 )
@@ -165,7 +167,10 @@ class RegistryWriter(Registry):
             manifest = self.get(tenant_id, reference)
             if manifest is None:
                 raise adapter_not_found("adapter")
-            names = tuple(alias.name for alias in self.aliases_of(tenant_id, reference))
+            aliases = self.aliases_of(tenant_id, reference)
+            for alias in aliases:
+                self._retire(tenant_id, alias)
+            names = tuple(alias.name for alias in aliases)
             self._connection.execute(
                 "DELETE FROM adapters WHERE tenant = ? AND digest = ?", (tenant_id, reference)
             )
@@ -201,9 +206,18 @@ class RegistryWriter(Registry):
             (content.digest, certificate),
         )
 
+    def _retire(self, tenant_id: str, alias: Alias) -> None:
+        """Keeps a later alias of the name from having a generation that this one had."""
+        self._connection.execute(
+            "INSERT INTO removed_generations (tenant, generation) VALUES (?, ?) "
+            "ON CONFLICT (tenant) DO UPDATE SET generation = max(generation, excluded.generation)",
+            (tenant_id, alias.generation),
+        )
+
     def _point(self, tenant_id: str, name: str, digest: str) -> Alias:
         row = self._connection.execute(
-            "INSERT INTO aliases (tenant, name, digest, generation) VALUES (?, ?, ?, 1) "
+            "INSERT INTO aliases (tenant, name, digest, generation) VALUES (?1, ?2, ?3, 1 + "
+            "coalesce((SELECT generation FROM removed_generations WHERE tenant = ?1), 0)) "
             "ON CONFLICT (tenant, name) DO UPDATE SET digest = excluded.digest, "
             "generation = generation + (digest <> excluded.digest) "
             "RETURNING name, digest, generation",

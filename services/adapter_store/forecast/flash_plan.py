@@ -24,7 +24,8 @@ from services.adapter_store.forecast.moves import (
 )
 from services.adapter_store.forecast.settings import TierCosts, WarmUpSettings
 
-_CHANCE_IN_USE = 0.5
+# Of adapters nobody's habits tell of, such as those of tenants that are switched off.
+_CHANCE_UNKNOWN = 0.5
 _IDLE_HALF_LIFE_S = 86_400.0
 
 
@@ -97,10 +98,9 @@ def _victims(
     """What may go, with its chance, least likely first."""
     victims = [
         (
-            max(
-                overall.get(copy.digest, 0.0),
-                _CHANCE_IN_USE * faded(now_s - copy.last_used_s, _IDLE_HALF_LIFE_S),
-            ),
+            overall[copy.digest]
+            if copy.digest in overall
+            else _CHANCE_UNKNOWN * faded(now_s - copy.last_used_s, _IDLE_HALF_LIFE_S),
             copy,
         )
         for copy in shelf.evictable
