@@ -231,6 +231,8 @@ class StoreClient:
             async for response in self.stub.FetchAdapter(request, timeout=20):
                 if response.WhichOneof("part") == "location":
                     return response.location
+                if response.WhichOneof("part") is None:
+                    continue  # what comes with the first message
                 files[response.chunk.file] += response.chunk.data
         return AdapterFiles(files[pb.ADAPTER_FILE_CONFIG], files[pb.ADAPTER_FILE_WEIGHTS])
 

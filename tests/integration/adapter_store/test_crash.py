@@ -159,7 +159,7 @@ async def test_orderly_stop_leaves_no_socket_and_no_lock(client, store):
     assert store.stop() == 0
     assert not store.has_socket()
     with open_storage(store.directory) as storage:
-        assert len(storage.reader.adapters("a")) == 1
+        assert len(storage.reader.adapters("a", 10)) == 1
 
 
 async def test_bad_settings_are_named(tmp_path):
