@@ -205,6 +205,18 @@ def test_threads_landlock_would_not_bind_are_reported(target):
     assert run(target, code) == "rlimits"
 
 
+def test_limits_are_set_for_good(target):
+    code = (
+        "import resource as r\n"
+        f"{ENTER}names = r.RLIMIT_CORE, r.RLIMIT_FSIZE, r.RLIMIT_NOFILE, r.RLIMIT_NPROC\n"
+        "limits = [r.getrlimit(n) for n in names] + [r.getrlimit(r.RLIMIT_CPU)]\n"
+        "os.write(1, json.dumps([limits, r.getrlimit(r.RLIMIT_AS)[1]]).encode())\nos._exit(0)\n"
+    )
+    limits, memory = json.loads(run(target, code, ("seccomp",)))
+    assert limits == [[0, 0]] * 4 + [[20, 20]]
+    assert 1 << 28 < memory < 1 << 30
+
+
 def test_processor_time_ends(target):
     code = f"{ENTER.replace('20', '1')}while True: pass\n"
     assert start(target, code).returncode == -signal.SIGKILL
