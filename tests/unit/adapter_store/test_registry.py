@@ -1,6 +1,8 @@
 """The registry: durable, indexed, changed only as a whole."""
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -12,7 +14,7 @@ from services.adapter_store.manifest import (
     Blob,
     ServingForm,
 )
-from services.adapter_store.registry import PagePosition
+from services.adapter_store.registry import PagePosition, Registry
 from services.adapter_store.registry_schema import MIGRATIONS
 from services.adapter_store.registry_writer import AliasWish, RegistryWriter
 
@@ -249,6 +251,45 @@ def test_generation_grows_with_each_replacement_only(registry):
             registry.set_alias("a", "x", digest(1), expected)
     with pytest.raises(AdapterNotFoundError):
         registry.set_alias("b", "x", digest(1), None)
+
+
+def test_removed_alias_comes_back_with_a_generation_it_never_had(registry):
+    for number in (1, 2):
+        add(registry, manifest(number))
+    registry.set_alias("a", "x", digest(1), None)
+    assert registry.set_alias("a", "x", digest(2), None).generation == 2
+    registry.delete("a", "x")
+    assert registry.alias("a", "x") is None
+    assert registry.set_alias("a", "x", digest(2), 0).generation == 3
+    registry.delete("a", digest(2))
+    assert registry.set_alias("a", "x", digest(1), 0).generation == 4
+    add(registry, manifest(1, "b"))
+    assert registry.set_alias("b", "x", digest(1), 0).generation == 1
+
+
+def test_alias_that_moves_is_found_at_every_moment(registry, tmp_path):
+    """A reader beside a writer that deletes what the alias pointed to a moment ago."""
+    for number in (1, 2):
+        add(registry, manifest(number))
+    registry.set_alias("a", "x", digest(1), None)
+    with (
+        closing(Registry(tmp_path / "registry.sqlite3")) as reader,
+        ThreadPoolExecutor(1) as executor,
+    ):
+
+        def move() -> None:
+            for round_ in range(100):
+                target = 1 + (round_ + 1) % 2
+                add(registry, manifest(target))
+                registry.set_alias("a", "x", digest(target), None)
+                registry.delete("a", digest(3 - target))
+
+        moving = executor.submit(move)
+        while not moving.done():
+            found = reader.find("a", "x")
+            assert found is not None
+            assert found[0].digest == found[1].digest
+        moving.result()
 
 
 def test_blobs_are_unused_only_when_no_tenant_has_them(registry):
