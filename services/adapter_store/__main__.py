@@ -16,9 +16,15 @@ from services.adapter_store.storage import open_storage
 from services.adapter_store.store import open_store
 from services.adapter_store.verifier_start import open_verifier
 from services.chassis.base_model import BaseModel
+from services.chassis.interceptor import DeadlinePolicy
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.chassis.server import ServiceHost, run_service
 from services.chassis.settings import ConfigError
+
+# The gateway's own deadline ends an installation, which may take longer than any other call.
+_DEADLINES = DeadlinePolicy(
+    unbounded_methods=frozenset({"/edgelora.v1.AdapterStoreService/InstallAdapter"})
+)
 
 
 async def main(environ: Mapping[str, str]) -> None:
@@ -44,7 +50,7 @@ async def main(environ: Mapping[str, str]) -> None:
                 boot_clock_s=boot_clock_s,
             ) as store,
         ):
-            host = ServiceHost([config.address])
+            host = ServiceHost([config.address], deadlines=_DEADLINES)
             servicer = AdapterStoreServicer(
                 store.library,
                 store.arrivals,

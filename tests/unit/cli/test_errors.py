@@ -122,7 +122,7 @@ def test_a_key_the_node_does_not_know_is_said_for_people(fails, monkeypatch):
     def refuse(*_arguments, **_options):
         raise UnauthenticatedError("send the metadata")
 
-    monkeypatch.setattr("edgelora.cli.status.connection", refuse)
+    monkeypatch.setattr("edgelora.cli.node_call.connection", refuse)
     assert "`edgelora tenants add NAME` makes another" in fails("status")
 
 

@@ -1,0 +1,91 @@
+"""The gateway before the real adapter store: what a tenant is told is what the store keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import pytest
+
+from edgelora.errors import AlreadyExistsError, InvalidRequestError, from_rpc_error
+from edgelora.v1 import gateway_service_pb2 as pb
+from tests.integration.adapter_store.store_process import StoreProcess
+from tests.support.adapter_files import AdapterFiles, good_adapter
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def gateway(bench, tmp_path):
+    """A real store on a tiny model; the worker is a stand-in."""
+    store = StoreProcess(tmp_path, SEAL_KEY_FILE=str(bench.directory / "seal.key"))
+    try:
+        await store.start()
+        await bench.start_worker()
+        bench.start_scheduler(STORE_ADDRESS=store.address)
+        await bench.start_gateway(STORE_ADDRESS=store.address)
+        yield bench
+    finally:
+        store.close()
+
+
+def save(directory: Path, files: AdapterFiles) -> Path:
+    directory.mkdir()
+    (directory / "adapter_config.json").write_bytes(files.config)
+    (directory / "adapter_model.safetensors").write_bytes(files.weights)
+    return directory
+
+
+async def test_an_answer_names_the_certificate_the_store_keeps(gateway, tmp_path):
+    client = await gateway.client()
+    first = await client.register_adapter(
+        save(tmp_path / "a", good_adapter(seed=1)), alias="mail", expected_generation=0
+    )
+    second_files = save(tmp_path / "b", good_adapter(seed=2))
+    with pytest.raises(AlreadyExistsError):
+        await client.register_adapter(second_files, alias="mail", expected_generation=0)
+    second = await client.register_adapter(second_files, alias="mail", expected_generation=1)
+    assert second.alias.generation == 2
+
+    events = [event async for event in client.generate("Hi", adapters="mail", user="ann")]
+    (used,) = events[0].adapters
+    found = await client.get_adapter("mail")
+    assert used.digest == found.adapter.digest == second.adapter.digest
+    assert used.certificate_digest == found.adapter.certificate_digest != ""
+    assert (used.generation, used.source) == (2, "upload")
+    assert used.parent_digest == first.adapter.digest
+    assert found.adapter.certificate.document
+    assert found.adapter.is_on_flash
+    assert found.adapter.flash_bytes > 0
+    assert found.adapter.usage.num_flash_hits == 1
+    assert (await client.status()).tiers.num_flash_hits == 1
+    assert (await client.status()).tiers.num_adapters == 2
+
+
+async def test_pages_are_the_stores_and_pins_stay(gateway, tmp_path):
+    client = await gateway.client()
+    for seed in range(3):
+        files = save(tmp_path / f"{seed}", good_adapter(seed=seed))
+        await client.register_adapter(files, alias=f"a{seed}")
+    pages = [page async for page in client.adapter_pages(page_size=2)]
+    assert [[adapter.aliases[0] for adapter in page.adapters] for page in pages] == [
+        ["a2", "a1"],
+        ["a0"],
+    ]
+    assert [alias.name for page in pages for alias in page.aliases] == ["a1", "a2", "a0"]
+    assert (await client.pin_adapter("a1")).is_pinned
+    listed = await client.list_adapters()
+    assert [adapter.is_pinned for adapter in listed.adapters] == [False, True, False]
+    assert not (await client.pin_adapter("a1", is_pinned=False)).is_pinned
+    assert [alias.name for alias in listed.aliases] == ["a0", "a1", "a2"]
+
+
+async def test_a_page_token_nobody_gave_is_refused(gateway):
+    await gateway.client()
+    stub = await gateway.stub()
+    request = pb.ListAdaptersRequest(page_token="nonsense")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ListAdapters(request, metadata=gateway.authorization(), timeout=10)
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, InvalidRequestError)
+    assert error.field == "page_token"
