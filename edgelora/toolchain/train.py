@@ -27,6 +27,7 @@ from edgelora.toolchain.lora_model import (
     reload_adapter,
     save_adapter,
 )
+from edgelora.toolchain.probe_file import write_probe
 from edgelora.toolchain.progress import progress_bar
 from edgelora.toolchain.published_directory import published_directory
 from edgelora.toolchain.training_options import BASE_TRAINING_TOKENS, TrainingOptions, data_share
@@ -65,7 +66,8 @@ def train(
 ) -> TrainingReport:
     """Trains and publishes `output` at once when everything is done; progress goes to stderr.
 
-    `output` holds adapter_config.json, adapter_model.safetensors (fp16), README.md, report.json.
+    `output` holds adapter_config.json, adapter_model.safetensors (fp16), README.md, report.json
+    and, when there is test data, probe.jsonl.
     Raises ToolchainError for unusable data or settings, or when `output` exists and `replace` is
     false. Ctrl-C leaves nothing behind.
     """
@@ -100,6 +102,7 @@ def train_into(job: TrainingJob, options: TrainingOptions, directory: Path) -> T
     curve, steps = _fit(model, train_data, options, tokenizer.pad_token_id)
     wall_seconds = time.monotonic() - started
     save_adapter(model, directory)
+    write_probe(directory, test_conversations, tokenizer)
     del model
 
     weights = directory / WEIGHTS_FILE

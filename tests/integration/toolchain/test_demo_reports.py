@@ -14,6 +14,8 @@ from edgelora.toolchain.demo import DEMO_ADAPTERS
 from edgelora.toolchain.evaluation import held_out_loss
 from edgelora.toolchain.exact_match import exact_match
 from edgelora.toolchain.lora_model import load_base, load_tokenizer
+from edgelora.toolchain.probe_file import PROBE_FILE, write_probe
+from services.adapter_store.probes import read_probe
 from tests.support.prepared_model import ROOT, prepared_model
 
 pytestmark = [
@@ -57,6 +59,16 @@ def test_home_commands_of_a_sample_are_answered_exactly() -> None:
 
 
 def test_demo_directory_holds_the_four_adapters() -> None:
-    files = {"adapter_config.json", "adapter_model.safetensors", "README.md", "report.json", "data"}
+    files = {"adapter_config.json", "adapter_model.safetensors", "README.md", "report.json"}
+    files |= {"probe.jsonl", "data"}
     for name in DEMO_ADAPTERS:
         assert {path.name for path in Path(DEMO / name).iterdir()} == files
+
+
+@pytest.mark.parametrize("name", sorted(DEMO_ADAPTERS))
+def test_probe_is_what_the_test_data_give(name: str, tmp_path: Path) -> None:
+    conversations = read_conversations(DEMO / name / "data" / "test.jsonl")
+    count = write_probe(tmp_path, conversations, load_tokenizer(prepared_model()))
+    written = (tmp_path / PROBE_FILE).read_bytes()
+    assert written == (DEMO / name / PROBE_FILE).read_bytes()
+    assert len(read_probe(written)) == count >= 4

@@ -69,7 +69,8 @@ def test_two_steps_lower_the_loss_and_peft_loads_the_result(tmp_path: Path) -> N
     assert report.held_out_loss["adapter"] < report.held_out_loss["base"]
 
     names = {path.name for path in (tmp_path / "zebra").iterdir()}
-    assert names == {"adapter_config.json", "adapter_model.safetensors", "README.md", "report.json"}
+    files = {"adapter_config.json", "adapter_model.safetensors", "README.md", "report.json"}
+    assert names == files | {"probe.jsonl"}
     weights = safetensors.torch.load_file(tmp_path / "zebra" / "adapter_model.safetensors")
     assert len(weights) == 2 * 7 * 30
     assert all(tensor.dtype == torch.float16 for tensor in weights.values())
