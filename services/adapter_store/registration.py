@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +66,7 @@ class RegistrationDesk:
         self._changing = changing
         self._max_adapters = max_adapters_per_tenant
         self._unix_clock_s = unix_clock_s
+        self._in_doubt: set[str] = set()
 
     async def register(
         self,
@@ -137,27 +140,19 @@ class RegistrationDesk:
             ),
             is_pinned=False,
         )
-        with storage_errors():
-            try:
-                self._flash.adopt(blobs)
-                stored, pointed, is_new = self._registry.add(
-                    manifest,
-                    _document(verified.certificate),
-                    alias=alias,
-                    max_adapters=self._max_adapters,
-                )
-            finally:
-                self._remove_unused(content)
+        with self._adopted(blobs):
+            stored, pointed, is_new = self._registry.add(
+                manifest,
+                _document(verified.certificate),
+                alias=alias,
+                max_adapters=self._max_adapters,
+            )
         return Registration(manifest=stored, alias=pointed, is_new=is_new)
 
     def _restore(self, files: AdapterFiles, verified: VerifiedAdapter) -> None:
         content, blobs = self._content(files, verified)
-        with storage_errors():
-            try:
-                self._flash.adopt(blobs)
-                self._registry.restore(content, _document(verified.certificate))
-            finally:
-                self._remove_unused(content)
+        with self._adopted(blobs):
+            self._registry.restore(content, _document(verified.certificate))
 
     def _content(
         self, files: AdapterFiles, verified: VerifiedAdapter
@@ -188,9 +183,27 @@ class RegistrationDesk:
         )
         return content, blobs
 
-    def _remove_unused(self, content: AdapterContent) -> None:
-        """Removes what was adopted for nothing: refused by the registry, or known in a form."""
-        self._flash.remove(self._registry.unused(blob.name for blob in content.blobs))
+    @contextmanager
+    def _adopted(self, blobs: Sequence[tuple[Path, Blob]]) -> Iterator[None]:
+        """Moves files in for a change of the registry, and out again what came for nothing:
+        refused by the registry, or known in another form.
+
+        A commit that storage failed may turn out made after a crash, as long as no later one has
+        taken its place in the log: its files stay until then.
+        """
+        names = {blob.name for _, blob in blobs}
+        with storage_errors():
+            try:
+                self._flash.adopt(blobs)
+                yield
+            except (OSError, sqlite3.Error):
+                self._in_doubt |= names
+                raise
+            except BaseException:
+                self._flash.remove(self._registry.unused(names - self._in_doubt))
+                raise
+            self._flash.remove(self._registry.unused(names | self._in_doubt))
+            self._in_doubt.clear()
 
 
 def _form(certificate: Certificate) -> ServingForm:

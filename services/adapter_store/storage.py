@@ -19,6 +19,17 @@ from services.chassis.logs import get_logger
 REGISTRY_FILE = "registry.sqlite3"
 BLOB_DIRECTORY = "blobs"
 STAGING_DIRECTORY = "staging"
+_STORAGE_FAILURES = {
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
+"""What says nothing about the content of a database: a full disk, a failed read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +48,9 @@ class Storage:
 def open_storage(directory: Path) -> Iterator[Storage]:
     """Opens the directory, creating what is missing and removing what nothing refers to.
 
-    A damaged registry is set aside together with the blobs, never deleted. Raises OSError when
-    the directory can not be used or another store uses it.
+    A damaged registry is set aside together with the blobs, never deleted; one that can not be
+    read just now is left alone. Raises OSError when the directory can not be used or another store
+    uses it.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
@@ -77,11 +89,18 @@ def _open_registry(directory: Path) -> RegistryWriter:
         except BaseException:
             registry.close()
             raise
-    except sqlite3.DatabaseError:
+    except sqlite3.DatabaseError as error:
+        if _is_storage_failure(error):
+            raise OSError(f"the adapter registry {path} can not be opened: {error}") from error
         _set_aside(directory)
         registry = RegistryWriter(path)
     path.chmod(0o600)
     return registry
+
+
+def _is_storage_failure(error: sqlite3.DatabaseError) -> bool:
+    # The low byte is the primary code; an error of our own has none.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _STORAGE_FAILURES
 
 
 def _set_aside(directory: Path) -> None:
