@@ -63,8 +63,6 @@ class TaskMetric:
     likeliest one after the tokens before it."""
 
     lines: int
-    base: float
-    """Of the base model alone."""
     before: float
     """Of the original adapter."""
     after: float

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgelora.adapter_format import AdapterWeights
 from services.adapter_store import probe_texts
 from services.adapter_store.certificate import Divergence, Encoding, Measurement, TaskMetric
 from services.adapter_store.divergence import DivergenceSum
 from services.adapter_store.effect import check_finite, try_canary
-from services.adapter_store.measured_model import Logits, MeasuredModel
+from services.adapter_store.measured_model import MeasuredModel
 from services.adapter_store.probes import TokenSequence
 
 ENGINE = "edgelora_native"
@@ -66,7 +65,6 @@ class Comparison:
         self._canary = canary
         self._texts = texts
         self._probe = probe
-        self._base_share: float | None = None
         model.load(_ORIGINAL, original)
 
     def keep_original(self, why: str) -> ChosenForm:
@@ -119,29 +117,14 @@ class Comparison:
         for lines, following, logits in self._model.foretell(self._probe, (_ORIGINAL, _ENCODED)):
             check_finite(logits)
             total.add(logits[:, 0], logits[:, 1])
-            right[lines] &= _foretold(logits, following)
+            right[lines] &= logits.argmax(axis=2) == following[:, np.newaxis]
         before, after = right.mean(axis=0)
         return TaskMetric(
             lines=len(self._probe),
-            base=self._share_of_base(),
             before=float(before),
             after=float(after),
             divergence=total.result(),
         )
-
-    def _share_of_base(self) -> float:
-        if self._base_share is None:
-            right = np.ones((len(self._probe), 1), dtype=bool)
-            for lines, following, logits in self._model.foretell(self._probe, (None,)):
-                right[lines] &= _foretold(logits, following)
-            self._base_share = float(right.mean())
-        return self._base_share
-
-
-def _foretold(logits: Logits, following: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Whether the likeliest token is the next one, [sequences, slots]."""
-    hits: NDArray[np.bool_] = logits.argmax(axis=2) == following[:, np.newaxis]
-    return hits
 
 
 def _is_within(divergence: Divergence, task: TaskMetric | None, max_mean_kl: float) -> bool:

@@ -33,7 +33,7 @@ class MeasuringBase:
 
 @asynccontextmanager
 async def open_measuring_base(
-    base: BaseModel, directory: Path, *, is_encoding: bool, max_mean_kl: float
+    base: BaseModel, directory: Path, *, max_rank: int, is_encoding: bool, max_mean_kl: float
 ) -> AsyncIterator[MeasuringBase]:
     """Tries the prepared model of a directory in a process of its own, and keeps its file open.
 
@@ -41,15 +41,19 @@ async def open_measuring_base(
     `max_mean_kl`: bound on what encoding may cost, in nats. Raises ChildFailedError when no process
     can be started that gives up its rights and answers.
     """
-    tokenizer_file = str((directory / "tokenizer.json").absolute())
     with _opened(base, directory) as packed_fd:
         orders = SetupOrders(
             packed_fd=packed_fd,
             packed_sha256=base.files.get(NATIVE_FILE, "").removeprefix("sha256:"),
-            tokenizer_file=tokenizer_file,
+            tokenizer_file=str((directory / "tokenizer.json").absolute()),
             hidden_size=base.hidden_size,
             num_layers=base.num_layers,
             vocab_size=base.vocab_size,
+            max_sequence_tokens=base.max_context_tokens,
+            max_rank=max_rank,
+            base_digest=base.digest,
+            is_encoding=is_encoding,
+            max_mean_kl=max_mean_kl,
         )
         descriptors = () if packed_fd is None else (packed_fd,)
         text, _ = await run_child(
@@ -59,21 +63,9 @@ async def open_measuring_base(
             found = read_record(SetupAnswer, json.loads(text))
         except ValueError:
             raise ChildFailedError("the process gave no answer") from None
-        if packed_fd is None or found.obstacle:
-            why = found.obstacle
-            yield MeasuringBase(sandbox=found.sandbox, measuring=None, why_not_measured=why)
-            return
-        measuring = Measuring(
-            packed_fd=packed_fd,
-            tokenizer_file=tokenizer_file,
-            vocab_size=base.vocab_size,
-            max_sequence_tokens=base.max_context_tokens,
-            canary=found.canary,
-            texts=found.texts,
-            is_encoding=is_encoding,
-            max_mean_kl=max_mean_kl,
+        yield MeasuringBase(
+            sandbox=found.sandbox, measuring=found.measuring, why_not_measured=found.obstacle
         )
-        yield MeasuringBase(sandbox=found.sandbox, measuring=measuring, why_not_measured="")
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """The process that finds out, once at the store's start, what verifying can do on this machine.
 
-It does what every verification process will do before it reads an adapter: it hashes and maps the
-packed model, cuts the built-in texts into tokens, and gives up its rights.
+It does what every verification process will do before it reads an adapter: it maps the packed
+model, loads tokenizer and codec, and gives up its rights. It also hashes the model's file, and
+cuts the texts to measure on into tokens.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from typing import NoReturn
 
 from services.adapter_store import sandbox
 from services.adapter_store.child_protocol import answer_and_exit, read_orders
-from services.adapter_store.orders import SetupAnswer, SetupOrders, Tokens
+from services.adapter_store.orders import Measuring, SetupAnswer, SetupOrders, Tokens
 from services.adapter_store.probe_texts import COMPARED_TOKENS, GIVEN_TOKENS, TEXTS
+from services.adapter_store.serving_form import FormChoice
 from services.chassis.canary import CANARY_TEXT
 from services.chassis.extras import install_command
 from services.chassis.native_core import native_core_obstacle
 
 _MEMORY_BYTES = 1 << 30
 _CPU_S = 60
-_RANK = 8
 
 
 class UnusableError(Exception):
@@ -31,39 +32,47 @@ class UnusableError(Exception):
 def main() -> NoReturn:
     """Follows the orders on standard input."""
     orders = read_orders(SetupOrders)
-    canary, obstacle = Tokens(ids=()), ""
-    texts: tuple[Tokens, ...] = ()
+    measuring, obstacle = None, ""
     try:
-        _try_model(orders)
-        canary, texts = _tokens(orders)
+        measuring = _measuring(orders)
     except UnusableError as error:
         obstacle = str(error)
-    answer_and_exit(
-        SetupAnswer(
-            sandbox=sandbox.enter(_MEMORY_BYTES, _CPU_S),
-            obstacle=obstacle,
-            canary=canary,
-            texts=texts,
-        )
-    )
+    box = sandbox.enter(_MEMORY_BYTES, _CPU_S)
+    answer_and_exit(SetupAnswer(sandbox=box, measuring=measuring, obstacle=obstacle))
 
 
-def _try_model(orders: SetupOrders) -> None:
+def _measuring(orders: SetupOrders) -> Measuring:
     obstacle = native_core_obstacle()
     if obstacle is not None:
         raise UnusableError(obstacle)
     if orders.packed_fd is None:
         raise UnusableError("the model has no packed weights: prepare it with `--weights native`")
+    _check_model(orders, orders.packed_fd)
+    canary, texts = _tokens(orders)
+    measuring = Measuring(
+        packed_fd=orders.packed_fd,
+        tokenizer_file=orders.tokenizer_file,
+        vocab_size=orders.vocab_size,
+        max_sequence_tokens=orders.max_sequence_tokens,
+        canary=canary,
+        texts=texts,
+        is_encoding=orders.is_encoding,
+        max_mean_kl=orders.max_mean_kl,
+    )
+    # Whatever fails here would make every registration fail.
+    FormChoice(measuring, base_digest=orders.base_digest, max_rank=orders.max_rank, has_probe=True)
+    return measuring
+
+
+def _check_model(orders: SetupOrders, packed_fd: int) -> None:
     from edgelora_native import Engine, Limits, NativeError
 
-    with os.fdopen(orders.packed_fd, "rb", closefd=False) as file:
+    with os.fdopen(packed_fd, "rb", closefd=False) as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != orders.packed_sha256:
             raise UnusableError("the packed model is not what was prepared: prepare it again")
-    limits = Limits(
-        num_kv_blocks=1, max_loras=1, max_lora_rank=_RANK, max_step_tokens=1, num_threads=1
-    )
+    limits = Limits(num_kv_blocks=1, max_loras=1, max_lora_rank=1, max_step_tokens=1, num_threads=1)
     try:
-        found = Engine(Path(f"/proc/self/fd/{orders.packed_fd}"), limits).description
+        found = Engine(Path(f"/proc/self/fd/{packed_fd}"), limits).description
     except NativeError as error:
         raise UnusableError(str(error)) from None
     if (found.hidden_size, found.num_layers) != (orders.hidden_size, orders.num_layers) or (
@@ -73,6 +82,7 @@ def _try_model(orders: SetupOrders) -> None:
 
 
 def _tokens(orders: SetupOrders) -> tuple[Tokens, tuple[Tokens, ...]]:
+    """The canary prompt and the built-in texts, as long as they are used."""
     try:
         from tokenizers import Tokenizer
     except ImportError:
@@ -87,10 +97,10 @@ def _tokens(orders: SetupOrders) -> tuple[Tokens, tuple[Tokens, ...]]:
         ) from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    length = GIVEN_TOKENS + COMPARED_TOKENS
     encoded = [tokenizer.encode(text).ids for text in (CANARY_TEXT, *TEXTS)]
     if any(not ids or max(ids) >= orders.vocab_size for ids in encoded):
         raise UnusableError("the tokenizer is of another model: prepare the model again")
+    length = GIVEN_TOKENS + COMPARED_TOKENS
     canary, *texts = (Tokens(ids=tuple(ids)) for ids in encoded)
     return canary, tuple(Tokens(ids=text.ids[:length]) for text in texts)
 

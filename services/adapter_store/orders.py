@@ -106,6 +106,11 @@ class SetupOrders:
     hidden_size: int
     num_layers: int
     vocab_size: int
+    max_sequence_tokens: int
+    max_rank: int
+    base_digest: str
+    is_encoding: bool
+    max_mean_kl: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +118,6 @@ class SetupAnswer:
     """What a child of this store will have."""
 
     sandbox: Sandbox
+    measuring: Measuring | None
     obstacle: str
     """Why nothing can be measured; empty when it can."""
-    canary: Tokens
-    texts: tuple[Tokens, ...]

@@ -25,6 +25,7 @@ async def open_verifier(config: AdapterStoreConfig, base: BaseModel) -> AsyncIte
         async with open_measuring_base(
             base,
             config.model_directory,
+            max_rank=config.max_lora_rank,
             is_encoding=config.is_encoding,
             max_mean_kl=config.codec_max_kl,
         ) as found:
