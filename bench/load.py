@@ -68,7 +68,7 @@ async def send_request(request: Request, scheduled_s: float) -> RequestRecord:
                     num_output_tokens = event.num_output_tokens
         finished_s = time.monotonic()
     except EdgeLoraError as error:
-        error_name = error.code.name
+        error_name = error.code
     return RequestRecord(
         scheduled_s=scheduled_s,
         sent_s=sent_s,

@@ -1,16 +1,22 @@
 """EdgeLoRA: one language model for many tenants, each with its own LoRA adapter, in one batch."""
 
-from edgelora.client import AdminClient, EdgeLoraClient
-from edgelora.errors import EdgeLoraError
-from edgelora.generation import (
-    Accepted,
-    Delta,
-    Done,
-    GenerationEvent,
-    GenerationOptions,
-    Usage,
-    UsedAdapter,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edgelora.client import AdminClient, EdgeLoraClient
+    from edgelora.errors import EdgeLoraError
+    from edgelora.generation import (
+        Accepted,
+        Delta,
+        Done,
+        GenerationEvent,
+        GenerationOptions,
+        Usage,
+        UsedAdapter,
+    )
 
 __all__ = [
     "Accepted",
@@ -24,3 +30,13 @@ __all__ = [
     "Usage",
     "UsedAdapter",
 ]
+
+_MODULES = {"AdminClient": "client", "EdgeLoraClient": "client", "EdgeLoraError": "errors"}
+"""Where names come from that do not come from `generation`."""
+
+
+def __getattr__(name: str) -> object:
+    # Loaded at the first use (PEP 562): gRPC is most of it, and many processes need only a part.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'generation')}"), name)

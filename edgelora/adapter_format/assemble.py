@@ -14,7 +14,7 @@ from edgelora.adapter_format.config_parser import parse_adapter_config
 from edgelora.adapter_format.naming import shown, suffixes
 from edgelora.adapter_format.tensor_file import FILE, Buffer, read_tensors
 from edgelora.adapter_format.weights import AdapterWeights, LoraPair
-from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
+from edgelora.error_tree import AdapterIncompatibleError, AdapterRejectedError
 
 MAX_MAGNITUDE = 65504.0
 """The float16 range. With alpha and rank bounded too, every update stays finite in float32."""

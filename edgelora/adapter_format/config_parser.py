@@ -9,7 +9,7 @@ from typing import Any, Literal
 from edgelora.adapter_format.config import ALL_LINEAR, AdapterConfig
 from edgelora.adapter_format.naming import is_plain_name, shown
 from edgelora.adapter_format.strict_json import parse_object
-from edgelora.errors import AdapterRejectedError
+from edgelora.error_tree import AdapterRejectedError
 
 FILE = "adapter_config.json"
 MAX_CONFIG_BYTES = 1 << 20

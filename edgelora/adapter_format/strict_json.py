@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from edgelora.adapter_format.naming import shown
-from edgelora.errors import AdapterRejectedError
+from edgelora.error_tree import AdapterRejectedError
 
 
 class _DuplicateKeyError(ValueError):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from edgelora.adapter_format.foreign_content import describe_foreign_content
 from edgelora.adapter_format.naming import shown
 from edgelora.adapter_format.strict_json import parse_object
-from edgelora.errors import AdapterRejectedError
+from edgelora.error_tree import AdapterRejectedError
 
 FILE = "adapter_model.safetensors"
 MAX_HEADER_BYTES = 1 << 20

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgelora.errors import AdapterRejectedError
+from edgelora.error_tree import AdapterRejectedError
 from services.adapter_store.certificate import Canary, CanaryLogit
 from services.adapter_store.measured_model import Logits, MeasuredModel
 from services.chassis.canary import NUM_CANARY_LOGITS

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgelora.adapter_format import AdapterWeights
-from edgelora.errors import AdapterRejectedError
+from edgelora.error_tree import AdapterRejectedError
 from services.adapter_store.probes import TokenSequence
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from edgelora.adapter_format.strict_json import parse_object
-from edgelora.errors import AdapterRejectedError
+from edgelora.error_tree import AdapterRejectedError
 
 FILE = "probe.jsonl"
 MAX_PROBE_BYTES = 64 << 10

@@ -17,7 +17,7 @@ from edgelora.adapter_format import (
     combine_digest,
     read_adapter,
 )
-from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
+from edgelora.error_tree import AdapterIncompatibleError, AdapterRejectedError
 from services.adapter_store import sandbox
 from services.adapter_store.certificate import LayerDelta
 from services.adapter_store.child_protocol import answer_and_exit, read_orders

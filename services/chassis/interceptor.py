@@ -30,7 +30,6 @@ from edgelora.errors import (
     InvalidRequestError,
     to_status,
 )
-from edgelora.v1.error_reason_pb2 import ErrorReason
 from services.chassis.logs import get_logger
 
 REQUEST_ID_KEY = "x-request-id"
@@ -215,9 +214,8 @@ class _Call:
         self.code = "OK"
 
     async def abort(self, error: EdgeLoraError) -> NoReturn:
-        self.code = error.code.name
-        reason = ErrorReason.Name(error.reason).removeprefix("ERROR_REASON_")
-        structlog.contextvars.bind_contextvars(reason=reason, field=error.field)
+        self.code = error.code
+        structlog.contextvars.bind_contextvars(reason=error.reason, field=error.field)
         await self._context.abort_with_status(rpc_status.to_status(to_status(error)))
         raise AssertionError("abort always raises")
 

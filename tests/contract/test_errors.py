@@ -29,7 +29,7 @@ def test_an_error_keeps_its_meaning_over_the_wire(reason):
 def test_the_documented_table_is_the_real_one():
     rows = {
         f"| `{ErrorReason.Name(reason).removeprefix('ERROR_REASON_')}` "
-        f"| `{ERROR_CLASSES[reason].code.name}` | `{ERROR_CLASSES[reason].__name__}` |"
+        f"| `{ERROR_CLASSES[reason].code}` | `{ERROR_CLASSES[reason].__name__}` |"
         for reason in REASONS
     }
     text = (ROOT / "docs/errors.md").read_text()

@@ -156,9 +156,9 @@ async def test_forged_foreign_expired_and_missing_tickets(bench):
     }
     for code, tickets in cases.items():
         for ticket in tickets:
-            assert (await error_of(bench.call(ticket=ticket))).code.name == code
+            assert (await error_of(bench.call(ticket=ticket))).code == code
     no_ticket = pb.InferenceServiceGenerateRequest()
-    assert (await error_of(bench.stub.Generate(no_ticket))).code.name == "UNAUTHENTICATED"
+    assert (await error_of(bench.stub.Generate(no_ticket))).code == "UNAUTHENTICATED"
 
 
 async def test_a_deadline_that_passes_stops_the_work_F25(bench):
