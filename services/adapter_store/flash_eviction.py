@@ -25,18 +25,19 @@ def choose_evictions(
     now_s: float,
     min_residency_s: float,
 ) -> list[str] | None:
-    """Digests whose eviction frees `excess_bytes`, least recently used first.
+    """Digests whose eviction frees `excess_bytes`, in the order of the candidates.
 
-    What is in use, or was used less than `min_residency_s` ago, stays. None when all that may go
-    is not enough: then nothing should.
+    Takes no more candidates than it needs, so they come least recently used first. What is in use,
+    or was used less than `min_residency_s` ago, stays. None when all that may go is not enough:
+    then nothing should.
     """
     chosen: list[str] = []
-    for candidate in sorted(candidates, key=lambda each: (each.last_used_s, each.digest)):
-        if excess_bytes <= 0:
-            break
+    for candidate in candidates:
         # A clock that was set back makes an age negative: then it is not known to be old.
         if candidate.is_in_use or now_s - candidate.last_used_s < min_residency_s:
             continue
         chosen.append(candidate.digest)
         excess_bytes -= candidate.size_bytes
-    return chosen if excess_bytes <= 0 else None
+        if excess_bytes <= 0:
+            return chosen
+    return None

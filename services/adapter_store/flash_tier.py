@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from edgelora.errors import ResourcePressureError
 from services.adapter_store.blob_store import BlobStore
 from services.adapter_store.flash_eviction import EvictionCandidate, choose_evictions
 from services.adapter_store.manifest import AdapterContent, Blob
+from services.adapter_store.registry_rows import EvictableContent
 from services.adapter_store.registry_writer import RegistryWriter
 from services.adapter_store.usage import UsageLedger
 from services.chassis.logs import get_logger
@@ -37,6 +39,9 @@ class FlashTier:
         self._in_use = in_use
         self._unix_clock_s = unix_clock_s
         self.num_evictions = 0
+        self._order: deque[tuple[str, float]] = deque()
+        """Digest and last use of what may go, least recently used first, as the last scan found
+        it. Scanning each time would cost in proportion to all adapters."""
 
     @property
     def used_bytes(self) -> int:
@@ -75,24 +80,11 @@ class FlashTier:
         excess_bytes = self.used_bytes + needed_bytes - self.budget_bytes
         if excess_bytes <= 0:
             return
-        in_use = self._in_use()
-        candidates = [
-            EvictionCandidate(
-                digest=content.digest,
-                size_bytes=content.flash_bytes,
-                last_used_s=self._ledger.last_used_s(
-                    self._registry.owners(content.digest), content.digest
-                ),
-                is_in_use=content.digest in in_use,
-            )
-            for content in self._registry.evictable()
-        ]
-        chosen = choose_evictions(
-            candidates,
-            excess_bytes,
-            now_s=self._unix_clock_s(),
-            min_residency_s=self._min_residency_s,
-        )
+        chosen = self._choose(excess_bytes)
+        if chosen is None:
+            # Some became evictable since, or are no longer in use.
+            self._order = deque(sorted(self._scan(), key=lambda each: (each[1], each[0])))
+            chosen = self._choose(excess_bytes)
         if chosen is None:
             raise ResourcePressureError(
                 f"the adapter store may use {self.budget_bytes} bytes of flash, and all of it is "
@@ -103,3 +95,35 @@ class FlashTier:
             self.remove(self._registry.evict(digest))
             self.num_evictions += 1
         get_logger().info("flash_evicted", digests=chosen)
+
+    def _choose(self, excess_bytes: int) -> list[str] | None:
+        return choose_evictions(
+            self._candidates(),
+            excess_bytes,
+            now_s=self._unix_clock_s(),
+            min_residency_s=self._min_residency_s,
+        )
+
+    def _candidates(self) -> Iterator[EvictionCandidate]:
+        """What the last scan found and is unchanged: nothing unknown to it was used earlier."""
+        in_use = self._in_use()
+        while self._order:
+            digest, last_used_s = self._order.popleft()
+            content = self._registry.evictable_content(digest)
+            if content is None or self._last_used_s(content) != last_used_s:
+                continue
+            yield EvictionCandidate(
+                digest=digest,
+                size_bytes=content.flash_bytes,
+                last_used_s=last_used_s,
+                is_in_use=digest in in_use,
+            )
+
+    def _scan(self) -> Iterator[tuple[str, float]]:
+        for content in self._registry.evictable():
+            yield content.digest, self._last_used_s(content)
+
+    def _last_used_s(self, content: EvictableContent) -> float:
+        """A registration is a use: nobody brings an adapter for nothing."""
+        used_s = self._ledger.last_used_s(content.owners, content.digest)
+        return max(used_s, content.registered_at_s)

@@ -15,8 +15,12 @@ from edgelora.adapter_format import is_digest
 from services.adapter_store.manifest import AdapterContent, AdapterManifest, Alias
 from services.adapter_store.registry_rows import (
     CONTENT_COLUMNS,
+    EVICTABLE_COLUMNS,
+    IS_EVICTABLE,
     SELECT_MANIFEST,
+    EvictableContent,
     content_of,
+    evictable_of,
     manifest_of,
 )
 from services.adapter_store.registry_schema import migrate
@@ -160,14 +164,25 @@ class Registry:
         query = "SELECT count(*) FROM adapters WHERE is_pinned AND tenant = ?"
         return int(self._connection.execute(query, (tenant_id,)).fetchone()[0])
 
-    def evictable(self) -> list[AdapterContent]:
-        """Contents on flash that every owner could get from a package again, and none pinned."""
+    def evictable(self) -> list[EvictableContent]:
+        """Contents on flash that every owner could get from a package again, and none pinned.
+
+        Scans the tables.
+        """
         rows = self._connection.execute(
-            f"SELECT {CONTENT_COLUMNS} FROM contents WHERE is_on_flash AND digest IN "  # noqa: S608
-            "(SELECT digest FROM adapters GROUP BY digest "
-            "HAVING count(package) = count(*) AND max(is_pinned) = 0)"
+            f"SELECT {EVICTABLE_COLUMNS} FROM adapters JOIN contents USING (digest) "  # noqa: S608
+            f"WHERE is_on_flash GROUP BY digest HAVING {IS_EVICTABLE}"
         )
-        return [content_of(row) for row in rows]
+        return [evictable_of(row) for row in rows]
+
+    def evictable_content(self, digest: str) -> EvictableContent | None:
+        """One of `evictable`."""
+        row = self._connection.execute(
+            f"SELECT {EVICTABLE_COLUMNS} FROM adapters JOIN contents USING (digest) "  # noqa: S608
+            f"WHERE digest = ? AND is_on_flash GROUP BY digest HAVING {IS_EVICTABLE}",
+            (digest,),
+        ).fetchone()
+        return None if row is None else evictable_of(row)
 
     def blobs(self) -> set[str]:
         """Every blob that has to be on flash. Scans the table; for the start only."""

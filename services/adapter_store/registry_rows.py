@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from services.adapter_store.manifest import AdapterContent, AdapterManifest, Blob, ServingForm
@@ -21,6 +22,35 @@ SELECT_MANIFEST = (
     "FROM adapters JOIN contents USING (digest)"
 )
 """Rows for `manifest_of`."""
+EVICTABLE_COLUMNS = (
+    "digest, coalesce(config_blob_bytes, 0) + coalesce(weights_blob_bytes, 0) + "
+    "coalesce(encoded_blob_bytes, 0), json_group_array(tenant), max(registered_at)"
+)
+"""Of adapters and contents, grouped by digest; rows for `evictable_of`."""
+IS_EVICTABLE = "count(package) = count(*) AND max(is_pinned) = 0"
+"""What a group has to fulfil."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictableContent:
+    """A content that may leave flash."""
+
+    digest: str
+    flash_bytes: int
+    owners: tuple[str, ...]
+    """Tenants."""
+    registered_at_s: float
+    """Unix time of the last registration."""
+
+
+def evictable_of(row: Sequence[Any]) -> EvictableContent:
+    """A row of EVICTABLE_COLUMNS as a content."""
+    return EvictableContent(
+        digest=row[0],
+        flash_bytes=row[1],
+        owners=tuple(json.loads(row[2])),
+        registered_at_s=row[3],
+    )
 
 
 def content_row(content: AdapterContent) -> tuple[Any, ...]:
