@@ -18,6 +18,7 @@ from services.inference.backends.base import Backend, BackendLimits
 from services.inference.engine.config import EngineConfig
 from services.inference.engine.engine import Engine
 from services.inference.engine.events import Completed, TextDelta
+from services.inference.engine.fetched_adapter import FetchedAdapter
 from services.inference.engine.iteration_scheduler import StepLimits
 from services.inference.engine.sequence import AdapterUse, StopConditions
 from services.inference.engine.token_bytes import TokenBytes
@@ -36,12 +37,12 @@ class _DirectLoads:
 
     def adapter_wanted(self, digest: str, ticket: object) -> None:
         assert self.engine is not None
-        self.engine.adapter_ready(digest, self._weights[digest])
+        self.engine.adapter_ready(digest, FetchedAdapter(self._weights[digest]))
 
     def adapter_refused(self, digest: str, error: EdgeLoraError) -> None:
         self.error = error.message
 
-    def residency_changed(self) -> None:
+    def residency_changed(self, loads: object, evictions: object) -> None:
         """Nobody is told here."""
 
     def engine_died(self) -> None:

@@ -1,10 +1,11 @@
-"""Brings adapters to the engine when it asks for them. Lives on the event loop."""
+"""Brings adapters to the engine when it asks for them, or ahead of use. Lives on the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
 
 from edgelora.errors import (
     AdapterIncompatibleError,
@@ -13,11 +14,15 @@ from edgelora.errors import (
     EdgeLoraError,
     InternalError,
 )
+from edgelora.v1.adapter_store_service_pb2 import WarmUp
 from edgelora.v1.ticket_pb2 import Sealed
 from services.chassis.logs import get_logger
 from services.inference.adapter_source import AdapterSource
+from services.inference.engine.adapter_slots import Eviction
 from services.inference.engine.engine import Engine
+from services.inference.engine.fetched_adapter import FetchedAdapter, FinishedLoad
 from services.inference.refusals import Refusals
+from services.inference.residency_events import ResidencyEvents
 
 _ADAPTER_FAULTS = (AdapterRejectedError, AdapterIncompatibleError, DataCorruptError, InternalError)
 """Faults another try soon would meet again."""
@@ -26,7 +31,8 @@ _ADAPTER_FAULTS = (AdapterRejectedError, AdapterIncompatibleError, DataCorruptEr
 class AdapterLoading:
     """Implements the engine's `EngineObserver`.
 
-    The engine asks for a digest once until it is answered, so every fetch is the only one.
+    The engine asks for a digest once until it is answered, so every fetch for a request is the only
+    one. One that is being fetched ahead of use meanwhile becomes the request's.
     """
 
     def __init__(
@@ -34,18 +40,22 @@ class AdapterLoading:
         engine: Engine,
         source: AdapterSource,
         refusals: Refusals,
+        events: ResidencyEvents,
         *,
         on_residency_changed: Callable[[], None],
         on_engine_died: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`events` takes what came into the slots and left them, until it is reported."""
         self._engine = engine
         self._source = source
         self._refusals = refusals
+        self._events = events
         self._on_residency_changed = on_residency_changed
         self._on_engine_died = on_engine_died
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
+        self._warm_ups: dict[str, asyncio.Task[FetchedAdapter | None]] = {}
 
     def check(self, digests: tuple[str, ...]) -> None:
         """Raises the error of an adapter that was refused a short while ago."""
@@ -54,12 +64,21 @@ class AdapterLoading:
             if error is not None:
                 raise error
 
+    def warm_up(self, wishes: Iterable[WarmUp]) -> None:
+        """Has adapters put into slots ahead of use, where nobody needs the slot, in order."""
+        known = {slot.digest for slot in self._engine.status.slots} | self._warm_ups.keys()
+        for wish in wishes:
+            is_refused = self._refusals.find(wish.digest, self._clock()) is not None
+            if wish.digest in known or is_refused:
+                continue
+            fetching = asyncio.create_task(self._fetch_ahead(wish.digest, wish.permit))
+            self._warm_ups[wish.digest] = fetching
+            self._start(self._finish_warm_up(wish, fetching))
+
     def adapter_wanted(self, digest: str, ticket: object) -> None:
         """See EngineObserver. The ticket is the sealed one of a request that names the digest."""
         assert isinstance(ticket, Sealed)
-        task = asyncio.create_task(self._fetch(digest, ticket))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._start(self._bring(digest, ticket))
 
     def adapter_refused(self, digest: str, error: EdgeLoraError) -> None:
         """See EngineObserver."""
@@ -68,8 +87,11 @@ class AdapterLoading:
             self._refusals.add(digest, error, self._clock())
             self._on_residency_changed()
 
-    def residency_changed(self) -> None:
+    def residency_changed(
+        self, loads: Sequence[FinishedLoad], evictions: Sequence[Eviction]
+    ) -> None:
         """See EngineObserver."""
+        self._events.add(loads, evictions)
         self._on_residency_changed()
 
     def engine_died(self) -> None:
@@ -78,14 +100,25 @@ class AdapterLoading:
 
     async def close(self) -> None:
         """Cancels the fetches under way."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._warm_ups.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _fetch(self, digest: str, ticket: Sealed) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _bring(self, digest: str, ticket: Sealed) -> None:
+        """Fetches what a request waits for; what goes wrong is an answer as well."""
         started_s = self._clock()
         try:
-            weights = await self._source.fetch(digest, ticket)
+            ahead = self._warm_ups.get(digest)
+            fetched = await asyncio.shield(ahead) if ahead is not None else None
+            if fetched is None:
+                # None is on its way, or it went wrong with its permit: this ticket is another try.
+                fetched = await self._source.fetch(digest, ticket)
         except EdgeLoraError as error:
             self.adapter_refused(digest, error)
             self._engine.adapter_failed(digest, ticket, error)
@@ -97,4 +130,21 @@ class AdapterLoading:
         else:
             fetch_ms = round((self._clock() - started_s) * 1000, 1)
             get_logger().info("adapter_fetched", digest=digest, fetch_ms=fetch_ms)
-            self._engine.adapter_ready(digest, weights)
+            self._engine.adapter_ready(digest, fetched)
+
+    async def _fetch_ahead(self, digest: str, permit: Sealed) -> FetchedAdapter | None:
+        try:
+            return await self._source.fetch(digest, permit)
+        except Exception as error:  # noqa: BLE001 - nobody waits for it yet, a request will meet it
+            get_logger().warning("warm_up_failed", digest=digest, error=type(error).__name__)
+            return None
+
+    async def _finish_warm_up(
+        self, wish: WarmUp, fetching: asyncio.Task[FetchedAdapter | None]
+    ) -> None:
+        try:
+            fetched = await asyncio.shield(fetching)
+        finally:
+            del self._warm_ups[wish.digest]
+        if fetched is not None:
+            self._engine.warm_up(wish.digest, wish.evict_digest or None, fetched)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -17,19 +17,37 @@ from edgelora.adapter_format import (
     parse_adapter_config,
     read_adapter,
 )
+from edgelora.adapter_format.tensor_file import Buffer
 from edgelora.errors import DataCorruptError, EdgeLoraError
+from edgelora.v1.adapter_pb2 import AdapterCertificate
 from edgelora.v1.adapter_store_service_pb2 import AdapterFile, FetchAdapterRequest, SharedLocation
 from edgelora.v1.adapter_store_service_pb2_grpc import AdapterStoreServiceStub
 from edgelora.v1.ticket_pb2 import Sealed
 from services.chassis.base_model import BaseModel
 from services.chassis.channel import translate_errors
+from services.inference.backends.base import EncodedAdapter, LoadableAdapter
+from services.inference.certificates import encoded_file_hash, to_reference
+from services.inference.encoded_blobs import check_encoded
+from services.inference.engine.fetched_adapter import FetchCost, FetchedAdapter
+from services.inference.low_priority import lower_thread_priority
+from services.inference.shared_blobs import map_blob
 
-_BLOB_NAME = re.compile(r"[0-9a-f]{64}")
 _HEADER_ROOM_BYTES = 4 * 2**20
 
 
+@dataclass(slots=True)
+class _Received:
+    """What the store has sent: where the files are, or the files."""
+
+    location: SharedLocation | None = None
+    certificate: AdapterCertificate | None = None
+    remote_s: float = 0.0
+    files: dict[int, Buffer] = field(default_factory=dict)
+    """By AdapterFile."""
+
+
 class AdapterSource:
-    """Reads both files, from the shared directory or from the stream, and checks them whole."""
+    """Maps the files of the shared directory, or takes the stream, and checks them whole."""
 
     def __init__(
         self,
@@ -46,74 +64,111 @@ class AdapterSource:
         self._timeout_s = timeout_s
         self._shared_directory = shared_directory
         features = sum(sum(shape) for shape in model.targets.values())
-        self._max_weights_bytes = model.num_layers * features * max_rank * 4 + _HEADER_ROOM_BYTES
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="adapter-reader")
+        max_weights_bytes = model.num_layers * features * max_rank * 4 + _HEADER_ROOM_BYTES
+        self._max_bytes = {
+            AdapterFile.ADAPTER_FILE_CONFIG: MAX_CONFIG_BYTES,
+            AdapterFile.ADAPTER_FILE_WEIGHTS: max_weights_bytes,
+            AdapterFile.ADAPTER_FILE_ENCODED: max_weights_bytes,
+        }
+        self._thread = ThreadPoolExecutor(
+            1, thread_name_prefix="adapter-reader", initializer=lower_thread_priority
+        )
 
-    async def fetch(self, digest: str, ticket: Sealed) -> AdapterWeights:
-        """Returns an adapter's matrices, verified against its digest and the base model.
+    async def fetch(self, digest: str, ticket: Sealed) -> FetchedAdapter:
+        """Returns an adapter, verified against its digest and the base model.
 
-        Raises DataCorruptError when the bytes are not what the digest says, AdapterRejectedError
-        or AdapterIncompatibleError when they can not be served, and what the store raises.
+        `ticket` may be the permit of a warm-up. Raises DataCorruptError when the bytes are not what
+        the digest says, AdapterRejectedError or AdapterIncompatibleError when they can not be
+        served, and what the store raises.
         """
-        location, config, weights = await self._read(digest, ticket)
+        started_s = time.perf_counter()
+        received = await self._receive(digest, ticket)
+        fetch_s = time.perf_counter() - started_s - received.remote_s
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
-            self._thread, self._assemble, digest, location, config, weights
+            self._thread, self._check, digest, received, max(0.0, fetch_s)
         )
 
     def close(self) -> None:
         """Ends the reader thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _read(
-        self, digest: str, ticket: Sealed
-    ) -> tuple[SharedLocation | None, bytearray, bytearray]:
+    async def _receive(self, digest: str, ticket: Sealed) -> _Received:
         request = FetchAdapterRequest(
             ticket=ticket,
             digest=digest,
             can_read_shared_directory=self._shared_directory is not None,
         )
-        parts = {
-            AdapterFile.ADAPTER_FILE_CONFIG: bytearray(),
-            AdapterFile.ADAPTER_FILE_WEIGHTS: bytearray(),
-        }
-        limits = {
-            AdapterFile.ADAPTER_FILE_CONFIG: MAX_CONFIG_BYTES,
-            AdapterFile.ADAPTER_FILE_WEIGHTS: self._max_weights_bytes,
-        }
-        location: SharedLocation | None = None
+        received = _Received()
+        parts: dict[int, bytearray] = {}
         call = self._stub.FetchAdapter(request, timeout=self._timeout_s)
         try:
             with translate_errors():
                 async for response in call:
+                    if response.HasField("certificate"):
+                        received.certificate = response.certificate
+                    received.remote_s += response.remote_s
                     if response.HasField("location"):
-                        location = response.location
+                        received.location = response.location
                         continue
                     chunk = response.chunk
-                    part = parts.get(chunk.file)
-                    if part is None or len(part) + len(chunk.data) > limits[chunk.file]:
+                    part = parts.setdefault(chunk.file, bytearray())
+                    if len(part) + len(chunk.data) > self._max_bytes.get(chunk.file, 0):
                         raise DataCorruptError("the store sent more than an adapter can hold")
                     part += chunk.data
         finally:
             call.cancel()
-        config, weights = parts.values()
-        return location, config, weights
+        received.files.update(parts)
+        return received
 
-    def _assemble(
-        self,
-        digest: str,
-        location: SharedLocation | None,
-        config: bytearray,
-        weights: bytearray,
-    ) -> AdapterWeights:
-        if location is not None:
-            config = self._read_blob(location.config_blob, MAX_CONFIG_BYTES)
-            weights = self._read_blob(location.weights_blob, self._max_weights_bytes)
+    def _check(self, digest: str, received: _Received, fetch_s: float) -> FetchedAdapter:
+        started_s = time.perf_counter()
+        if received.location is not None:
+            received.files = self._map(received.location)
+        mapped_s = time.perf_counter()
+        files = received.files
+        encoded = files.get(AdapterFile.ADAPTER_FILE_ENCODED)
+        adapter: LoadableAdapter
+        if encoded is None:
+            adapter = self._assemble(digest, files)
+        else:
+            location, certificate = received.location, received.certificate
+            name = location.encoded_blob if location else encoded_file_hash(certificate)
+            check_encoded(encoded, file_hash=name, digest=digest, base_digest=self._model.digest)
+            adapter = EncodedAdapter(encoded)
+        return FetchedAdapter(
+            adapter,
+            to_reference(received.certificate, self._model.vocab_size),
+            FetchCost(
+                bytes_read=sum(map(len, files.values())),
+                remote_s=received.remote_s,
+                fetch_s=fetch_s + mapped_s - started_s,
+                check_s=time.perf_counter() - mapped_s,
+            ),
+        )
+
+    def _map(self, location: SharedLocation) -> dict[int, Buffer]:
+        if self._shared_directory is None:
+            raise DataCorruptError("the store named a file where none can be read")
+        names = {AdapterFile.ADAPTER_FILE_ENCODED: location.encoded_blob}
+        if not location.encoded_blob:
+            names = {
+                AdapterFile.ADAPTER_FILE_CONFIG: location.config_blob,
+                AdapterFile.ADAPTER_FILE_WEIGHTS: location.weights_blob,
+            }
+        return {
+            file: map_blob(self._shared_directory, name, self._max_bytes[file])
+            for file, name in names.items()
+        }
+
+    def _assemble(self, digest: str, files: dict[int, Buffer]) -> AdapterWeights:
+        config = bytes(files.get(AdapterFile.ADAPTER_FILE_CONFIG, b""))
+        weights = files.get(AdapterFile.ADAPTER_FILE_WEIGHTS, b"")
         # The digest first: what was damaged on its way is not worth a better message.
         try:
-            parsed = parse_adapter_config(bytes(config), max_rank=self._max_rank)
+            parsed = parse_adapter_config(config, max_rank=self._max_rank)
         except EdgeLoraError:
-            if not config or not weights:
+            if not config or not len(weights):
                 raise DataCorruptError("the store sent an incomplete adapter") from None
             raise
         if adapter_digest(parsed, weights) != digest:
@@ -121,24 +176,10 @@ class AdapterSource:
                 "the adapter's bytes do not match its digest (checksum): register it again"
             )
         _, assembled = read_adapter(
-            bytes(config),
+            config,
             weights,
             targets=self._model.targets,
             num_layers=self._model.num_layers,
             max_rank=self._max_rank,
         )
         return assembled
-
-    def _read_blob(self, name: str, max_bytes: int) -> bytearray:
-        if self._shared_directory is None or _BLOB_NAME.fullmatch(name) is None:
-            raise DataCorruptError("the store named a file that is no blob")
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            descriptor = os.open(self._shared_directory / name, flags)
-            with os.fdopen(descriptor, "rb") as file:
-                data = bytearray(file.read(max_bytes + 1))
-        except OSError as error:
-            raise DataCorruptError("a blob of the adapter can not be read") from error
-        if len(data) > max_bytes:
-            raise DataCorruptError("a blob is larger than an adapter can be")
-        return data

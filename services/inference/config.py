@@ -46,6 +46,11 @@ class InferenceConfig:
     """MAX_LORAS: adapter slots, default 16."""
     max_lora_rank: int
     """MAX_LORA_RANK: largest rank a slot holds, default 64."""
+    adapter_memory_bytes: int | None
+    """ADAPTER_MEMORY_SIZE: most memory of adapters in slots, default all slots full."""
+    min_residency_s: float
+    """MIN_RESIDENCY: how long a loaded adapter that has served nobody yet stays while another
+    slot is busy, default 500ms."""
     max_num_seqs: int
     """MAX_NUM_SEQS: sequences in one step, default 16."""
     max_num_batched_tokens: int
@@ -97,6 +102,8 @@ class InferenceConfig:
             dtype=settings.choice("DTYPE", "float32", DTYPES),
             max_loras=settings.integer("MAX_LORAS", 16, low=1, high=1024),
             max_lora_rank=settings.integer("MAX_LORA_RANK", 64, low=1, high=512),
+            adapter_memory_bytes=settings.size_bytes("ADAPTER_MEMORY_SIZE", 0) or None,
+            min_residency_s=settings.duration_s("MIN_RESIDENCY", 0.5),
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=settings.integer(
                 "MAX_NUM_BATCHED_TOKENS", max(512, max_num_seqs), low=max_num_seqs, high=65536

@@ -44,6 +44,8 @@ def make_engine_config(
         token_bytes=tokenizer.token_bytes,
         eos_token_ids=read_eos_token_ids(config.model_directory, tokenizer),
         canary_token_ids=canary_token_ids(tokenizer),
+        adapter_budget_bytes=config.adapter_memory_bytes,
+        min_residency_s=config.min_residency_s,
         prefix_caching=config.prefix_caching,
     )
     if engine_config.capacity_tokens < _MIN_SEQUENCE_TOKENS:

@@ -47,7 +47,6 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         backend: str,
         kv_cache_dtype: str,
         max_sequence_tokens: int,
-        max_loras: int,
         max_lora_rank: int,
         boot_clock: Callable[[], float] = boot_clock_s,
         clock: Callable[[], float] = time.monotonic,
@@ -62,7 +61,6 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         self._backend = backend
         self._kv_cache_dtype = kv_cache_dtype
         self._max_sequence_tokens = max_sequence_tokens
-        self._max_loras = max_loras
         self._max_lora_rank = max_lora_rank
         self._boot_clock = boot_clock
         self._clock = clock
@@ -80,7 +78,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         )
         options = request.options
         check_generation(options, self._model.vocab_size)
-        adapters = to_adapters(ticket.adapters, self._max_loras)
+        adapters = to_adapters(ticket.adapters, self._engine.max_adapters)
         priority = to_priority(ticket.priority)
         token_ids = await self._encoder.encode(request.input)
         self._loading.check(tuple(use.digest for use in adapters))

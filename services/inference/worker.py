@@ -17,12 +17,14 @@ from services.inference.adapter_source import AdapterSource
 from services.inference.backends.base import Backend
 from services.inference.chat_template import ChatTemplate
 from services.inference.config import PREFIX, InferenceConfig
+from services.inference.engine.adapter_slots import SlotBudgetError
 from services.inference.engine.engine import Engine
 from services.inference.engine_config import make_engine_config
 from services.inference.prompt_encoder import PromptEncoder
 from services.inference.readiness import ReadinessWatch, generate_one_token
 from services.inference.refusals import Refusals
 from services.inference.residency import ResidencyReporter
+from services.inference.residency_events import ResidencyEvents
 from services.inference.servicer import InferenceServicer
 from services.inference.spare_memory import collect_garbage
 from services.inference.tokenizer import TextTokenizer
@@ -97,15 +99,23 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             timeout_s=config.fetch_timeout_s,
             shared_directory=config.shared_blob_directory,
         )
-        reporter = ResidencyReporter(
-            channel, engine, refusals, worker=config.name, interval_s=config.residency_interval_s
-        )
+        events = ResidencyEvents()
         loading = AdapterLoading(
             engine,
             source,
             refusals,
-            on_residency_changed=reporter.note_change,
+            events,
+            on_residency_changed=lambda: reporter.note_change(),
             on_engine_died=engine_died.set,
+        )
+        reporter = ResidencyReporter(
+            channel,
+            engine,
+            refusals,
+            events,
+            worker=config.name,
+            interval_s=config.residency_interval_s,
+            on_warm_ups=loading.warm_up,
         )
         servicer = InferenceServicer(
             engine,
@@ -117,7 +127,6 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             backend=backend.name,
             kv_cache_dtype=config.kv_cache_dtype_of(backend.name),
             max_sequence_tokens=max_sequence_tokens,
-            max_loras=config.max_loras,
             max_lora_rank=config.max_lora_rank,
         )
         host.add(add_InferenceServiceServicer_to_server, servicer, SERVICE_NAME)
@@ -143,6 +152,8 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
 async def _start(engine: Engine, loading: AdapterLoading) -> None:
     try:
         await engine.start(loading)
+    except SlotBudgetError as error:
+        raise ConfigError(f"{PREFIX}ADAPTER_MEMORY_SIZE: {error}") from error
     except ValueError as error:
         raise ConfigError(f"{PREFIX}MODEL_DIRECTORY: {error}") from error
 

@@ -15,6 +15,7 @@ from services.inference.backends.native_backend import NativeBackend
 from services.inference.engine.config import EngineConfig
 from services.inference.engine.engine import Engine
 from services.inference.engine.events import Completed, TextDelta
+from services.inference.engine.fetched_adapter import FetchedAdapter
 from services.inference.engine.iteration_scheduler import StepLimits
 from services.inference.engine.sequence import AdapterUse, SamplingParams, StopConditions
 from services.inference.engine.token_bytes import TokenBytes
@@ -69,12 +70,12 @@ class WeightsByNumber:
 
     def adapter_wanted(self, digest: str, ticket: object) -> None:
         self.num_fetched += 1
-        self._engine.adapter_ready(digest, native_weights(int(digest)))
+        self._engine.adapter_ready(digest, FetchedAdapter(native_weights(int(digest))))
 
     def adapter_refused(self, digest: str, error: Exception) -> None:
         raise AssertionError(f"adapter {digest} was refused: {error}")
 
-    def residency_changed(self) -> None: ...
+    def residency_changed(self, loads: object, evictions: object) -> None: ...
 
     def engine_died(self) -> None:
         raise AssertionError("the engine died")

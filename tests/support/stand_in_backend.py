@@ -15,11 +15,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from edgelora.adapter_format.codec import decode
 from edgelora.adapter_format.weights import AdapterWeights, LoraPair
 from services.chassis.base_model import BaseModel
 from services.inference.backends.base import (
     BackendLimits,
     BackendTelemetry,
+    EncodedAdapter,
+    LoadableAdapter,
     SequenceChunk,
     kv_features,
 )
@@ -29,6 +32,8 @@ from tests.support.adapter_files import TINY_LAYERS, TINY_TARGETS
 
 VOCAB_SIZE = 96
 CONTEXT_TOKENS = 128
+SLOT_BYTES = 100
+"""Most a slot holds; an adapter takes 10 for each rank."""
 
 
 def stand_in_model(vocab_size: int = VOCAB_SIZE) -> BaseModel:
@@ -63,6 +68,7 @@ class StandInBackend:
 
     name = "stand-in"
     loads_beside_forward = True
+    canary_tolerance = 1e-3
 
     def __init__(self, vocab_size: int = VOCAB_SIZE) -> None:
         self._vocab_size = vocab_size
@@ -86,10 +92,12 @@ class StandInBackend:
         self._slots: list[AdapterWeights | None] = [None] * limits.max_loras
         return stand_in_model(self._vocab_size)
 
-    def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
+    def load_adapter(self, slot: int, adapter: LoadableAdapter) -> int:
         assert self._slots[slot] is None, "a slot must be unloaded before it is loaded again"
+        weights = decode(adapter.data) if isinstance(adapter, EncodedAdapter) else adapter
         self._slots[slot] = weights
         self.loads.append(slot)
+        return 10 * weights.max_rank
 
     def unload_adapter(self, slot: int) -> None:
         self._slots[slot] = None
@@ -116,7 +124,11 @@ class StandInBackend:
         return sample_rows(logits, rows)
 
     def telemetry(self) -> BackendTelemetry:
-        return BackendTelemetry(weights_bytes=1, kv_cache_bytes=2, adapter_slots_bytes=3)
+        return BackendTelemetry(
+            weights_bytes=1,
+            kv_cache_bytes=2,
+            adapter_slots_bytes=SLOT_BYTES * self.limits.max_loras,
+        )
 
     def _positions(self, chunk: SequenceChunk, start: int, end: int) -> tuple[list[int], list[int]]:
         size = self.limits.block_size

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgelora.adapter_format.weights import AdapterWeights
-from services.inference.backends.base import BackendLimits
+from services.inference.backends.base import BackendLimits, LoadableAdapter
 from services.inference.engine.adapter_loader import InlineLoader, LoadDone
-from services.inference.engine.adapter_slots import AdapterSlots
+from services.inference.engine.adapter_slots import AdapterSlots, Eviction
 from services.inference.engine.effect_check import EffectCheck
 from services.inference.engine.events import Completed, Event, Failed, TextDelta
+from services.inference.engine.fetched_adapter import FetchedAdapter, FinishedLoad
 from services.inference.engine.generation import Generation
 from services.inference.engine.iteration_scheduler import IterationScheduler, StepLimits
 from services.inference.engine.kv_blocks import KvBlockPool
@@ -19,10 +19,15 @@ from services.inference.engine.sequence import AdapterUse, Priority, Sequence, S
 from services.inference.engine.step_loop import StepLoop
 from services.inference.engine.token_bytes import TokenBytes
 from tests.support.fake_clock import FakeClock
-from tests.support.stand_in_backend import VOCAB_SIZE, StandInBackend, stand_in_weights
+from tests.support.stand_in_backend import SLOT_BYTES, VOCAB_SIZE, StandInBackend, stand_in_weights
 
 BLOCK_SIZE = 4
 TOKEN_BYTES = TokenBytes([bytes([32 + index]) for index in range(VOCAB_SIZE)])
+
+
+def fetched(seed: int, *, scale: float = 1.0) -> FetchedAdapter:
+    """The stand-in adapter of a number; scale 0 makes one without effect."""
+    return FetchedAdapter(stand_in_weights(seed, scale=scale))
 
 
 class SteppedLoader:
@@ -30,11 +35,11 @@ class SteppedLoader:
 
     def __init__(self, backend: StandInBackend) -> None:
         self._inline = InlineLoader(backend)
-        self._held: list[tuple[int, AdapterWeights, LoadDone]] = []
+        self._held: list[tuple[int, LoadableAdapter, LoadDone]] = []
         self.is_holding = False
 
-    def load(self, slot: int, weights: AdapterWeights, done: LoadDone) -> None:
-        self._held.append((slot, weights, done))
+    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone) -> None:
+        self._held.append((slot, adapter, done))
         if not self.is_holding:
             self.finish_all()
 
@@ -60,11 +65,18 @@ class StepBench:
         budget: int = 8,
         eos_token_ids: frozenset[int] = frozenset(),
         prefix_caching: bool = True,
+        budget_bytes: int | None = None,
+        min_residency_s: float = 0.0,
     ) -> None:
         self.clock = FakeClock()
         self.backend = StandInBackend()
         self.blocks = KvBlockPool(num_blocks, BLOCK_SIZE)
-        self.slots = AdapterSlots(num_slots)
+        self.slots = AdapterSlots(
+            num_slots,
+            slot_bytes=SLOT_BYTES,
+            budget_bytes=budget_bytes,
+            min_residency_s=min_residency_s,
+        )
         limits = BackendLimits(
             num_kv_blocks=num_blocks + 1,
             block_size=BLOCK_SIZE,
@@ -86,6 +98,8 @@ class StepBench:
         self.sequences: dict[int, Sequence] = {}
         self.wanted: list[WantedAdapter] = []
         self.refused: list[str] = []
+        self.finished: list[FinishedLoad] = []
+        self.evictions: list[Eviction] = []
         self._eos_token_ids = eos_token_ids
 
     def add(
@@ -137,11 +151,13 @@ class StepBench:
             self.events[sequence_id].append(event)
         self.wanted += outbox.wanted
         self.refused += [digest for digest, _ in outbox.refused]
+        self.finished += outbox.loads
+        self.evictions += outbox.evictions
 
     def load_wanted(self) -> None:
         """Answers every wanted adapter with its weights."""
         for wanted in self.wanted:
-            self.loop.adapters.load(wanted.digest, stand_in_weights(int(wanted.digest)))
+            self.loop.adapters.load(wanted.digest, fetched(int(wanted.digest)))
         self.wanted.clear()
         self.collect()
 

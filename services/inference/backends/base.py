@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edgelora.adapter_format.tensor_file import Buffer
 from edgelora.adapter_format.weights import AdapterWeights
 from services.chassis.base_model import BaseModel
 from services.inference.backends.sampling import ChosenToken, RowSampling
@@ -31,6 +32,17 @@ class BackendLimits:
     max_lora_rank: int
     max_step_tokens: int = 512
     """Most tokens of one step, prefill and decode together."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedAdapter:
+    """A whole file in the form of docs/codec.md, its hash and the digests in it checked."""
+
+    data: Buffer
+
+
+LoadableAdapter = AdapterWeights | EncodedAdapter
+"""The two forms an adapter is served in."""
 
 
 class UnfitAdapterError(ValueError):
@@ -90,6 +102,12 @@ class Backend(Protocol):
         """Whether one other thread may call `load_adapter` while steps run."""
         ...
 
+    @property
+    def canary_tolerance(self) -> float:
+        """How far the canary's logits may be from those measured at registration, see
+        EffectCheck."""
+        ...
+
     @staticmethod
     def probe() -> str | None:
         """Returns None when this back end can run on this machine, else the reason why not."""
@@ -109,8 +127,8 @@ class Backend(Protocol):
         """
         ...
 
-    def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
-        """Writes an adapter into a free slot, its scaling folded in.
+    def load_adapter(self, slot: int, adapter: LoadableAdapter) -> int:
+        """Writes an adapter into a free slot, its scaling folded in; returns the bytes it holds.
 
         The caller guarantees that the slot exists, and that no row of a running step uses it.
         Raises UnfitAdapterError; then the slot is as it was.

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from edgelora.adapter_format.weights import AdapterWeights
 from services.chassis.base_model import NATIVE_FILE, BaseModel, read_object
 from services.chassis.native_core import native_core_obstacle
 from services.inference.backends.base import (
     BackendLimits,
     BackendTelemetry,
+    EncodedAdapter,
+    LoadableAdapter,
     SequenceChunk,
     UnfitAdapterError,
     kv_features,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _HALF_BYTES = 2
 _SCALE_BYTES = 4
+_TOLERANCE, _TOLERANCE_INT8 = 0.05, 0.3
+"""All instruction sets compute the same bits; other sizes of steps do as well."""
 
 
 class NativeBackend:
@@ -111,16 +114,23 @@ class NativeBackend:
         if not (is_same and is_enough):
             raise ValueError(f"{NATIVE_FILE} is of another model: prepare the model again")
 
-    def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
+    @property
+    def canary_tolerance(self) -> float:
+        """See Backend. Registration measures with keys and values in half precision."""
+        return _TOLERANCE_INT8 if self._is_kv_int8 else _TOLERANCE
+
+    def load_adapter(self, slot: int, adapter: LoadableAdapter) -> int:
         """See Backend. Factors are kept in 8 bits, their scales in half precision."""
         from edgelora_native import AdapterFactors, NativeError
 
-        factors = [
-            AdapterFactors(layer, module, pair.lora_a, pair.lora_b, pair.scaling)
-            for (layer, module), pair in weights.pairs.items()
-        ]
         try:
-            self._engine.load_adapter(slot, factors)
+            if isinstance(adapter, EncodedAdapter):
+                return self._engine.load_encoded(slot, adapter.data)
+            factors = [
+                AdapterFactors(layer, module, pair.lora_a, pair.lora_b, pair.scaling)
+                for (layer, module), pair in adapter.pairs.items()
+            ]
+            return self._engine.load_adapter(slot, factors)
         except NativeError as error:
             # The slot is free and the engine open: it is the adapter.
             raise UnfitAdapterError(str(error)) from error

@@ -10,11 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import embedding, rms_norm, silu
 
+from edgelora.adapter_format.codec import decode
 from edgelora.adapter_format.weights import AdapterWeights
 from services.chassis.base_model import FLOAT32_FILE, BaseModel
 from services.inference.backends.base import (
     BackendLimits,
     BackendTelemetry,
+    EncodedAdapter,
+    LoadableAdapter,
     SequenceChunk,
     UnfitAdapterError,
     kv_features,
@@ -47,6 +50,8 @@ class TorchBackend:
 
     name = "torch"
     loads_beside_forward = False
+    canary_tolerance = 0.5
+    """Registration measures on 4-bit weights, which these are not."""
 
     def __init__(
         self,
@@ -115,13 +120,16 @@ class TorchBackend:
         return model
 
     @torch.inference_mode()
-    def load_adapter(self, slot: int, weights: AdapterWeights) -> None:
+    def load_adapter(self, slot: int, adapter: LoadableAdapter) -> int:
         """See Backend. Raises ValueError when there is no such slot."""
         self._check_slot(slot)
+        weights = decode(adapter.data) if isinstance(adapter, EncodedAdapter) else adapter
         self._check_fit(weights)
+        num_bytes = 0
         for bank in self._banks.values():
             bank.clear(slot)
-            bank.write(slot, weights)
+            num_bytes += bank.write(slot, weights)
+        return num_bytes
 
     @torch.inference_mode()
     def unload_adapter(self, slot: int) -> None:

@@ -133,8 +133,9 @@ class LoraBank:
         tensors = [tensor for layer in (*self._a, *self._b) for tensor in layer]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
-    def write(self, slot: int, weights: AdapterWeights) -> None:
-        """Writes this group's matrices of an adapter into an empty slot."""
+    def write(self, slot: int, weights: AdapterWeights) -> int:
+        """Writes this group's matrices of an adapter into an empty slot; returns their bytes."""
+        num_bytes = 0
         for (layer, module), pair in weights.pairs.items():
             if module not in self.modules:
                 continue
@@ -143,9 +144,13 @@ class LoraBank:
             a = torch.from_numpy(pair.lora_a).split(RANK_TILE)  # type: ignore[no-untyped-call]
             for tile, values in zip(self._a_tiles(layer, slot, index, rank), a, strict=True):
                 tile.copy_(values.t())
+                num_bytes += tile.numel() * tile.element_size()
             b = torch.from_numpy(pair.lora_b).t() * pair.scaling
-            self._b_rows(layer, slot, index, rank).copy_(b)
+            rows = self._b_rows(layer, slot, index, rank)
+            rows.copy_(b)
+            num_bytes += rows.numel() * rows.element_size()
             self._ranks[slot, layer, index] = rank
+        return num_bytes
 
     def clear(self, slot: int) -> None:
         """Zeroes what was written into a slot."""

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Protocol
 
-from edgelora.adapter_format.weights import AdapterWeights
-from services.inference.backends.base import Backend
+from services.inference.backends.base import Backend, EncodedAdapter, LoadableAdapter
+from services.inference.low_priority import lower_thread_priority
 from services.inference.spare_memory import trim_heap
 
-LoadDone = Callable[[Exception | None], None]
-"""Told in the engine's thread how a load ended: the error, or None."""
+
+@dataclass(frozen=True, slots=True)
+class LoadOutcome:
+    """How a load ended."""
+
+    size_bytes: int
+    """What the slot holds; 0 after an error."""
+    decode_s: float
+    error: Exception | None = None
+
+
+LoadDone = Callable[[LoadOutcome], None]
+"""Told in the engine's thread how a load ended."""
 
 
 class AdapterLoader(Protocol):
     """Fills the slots of a back end."""
 
-    def load(self, slot: int, weights: AdapterWeights, done: LoadDone) -> None:
-        """Writes weights into an empty slot that no row uses before `done` is called."""
+    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone) -> None:
+        """Writes an adapter into an empty slot that no row uses before `done` is called."""
         ...
 
     def close(self) -> None:
@@ -34,30 +47,30 @@ class InlineLoader:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def load(self, slot: int, weights: AdapterWeights, done: LoadDone) -> None:
+    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone) -> None:
         """See AdapterLoader."""
-        done(_load(self._backend, slot, weights))
+        done(_load(self._backend, slot, adapter))
 
     def close(self) -> None:
         """See AdapterLoader."""
 
 
 class LoaderThread:
-    """Loads one adapter after the other in a thread of its own."""
+    """Loads one adapter after the other in a thread of its own, which yields to the steps."""
 
     def __init__(self, backend: Backend, post: Callable[[Callable[[], None]], None]) -> None:
         """`post` has a function called in the engine's thread between two steps."""
         self._backend = backend
         self._post = post
-        self._jobs: SimpleQueue[tuple[int, AdapterWeights, LoadDone] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[int, LoadableAdapter, LoadDone] | None] = SimpleQueue()
         self._is_closed = False
         # A daemon, so that a load that hangs can not keep the process.
         self._thread = threading.Thread(target=self._run, name="adapter-loader", daemon=True)
         self._thread.start()
 
-    def load(self, slot: int, weights: AdapterWeights, done: LoadDone) -> None:
+    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone) -> None:
         """See AdapterLoader."""
-        self._jobs.put((slot, weights, done))
+        self._jobs.put((slot, adapter, done))
 
     def close(self) -> None:
         """See AdapterLoader."""
@@ -66,17 +79,21 @@ class LoaderThread:
         self._thread.join()
 
     def _run(self) -> None:
+        lower_thread_priority()
         while (job := self._jobs.get()) is not None and not self._is_closed:
-            slot, weights, done = job
-            self._post(partial(done, _load(self._backend, slot, weights)))
+            slot, adapter, done = job
+            self._post(partial(done, _load(self._backend, slot, adapter)))
+            is_on_heap = not isinstance(adapter, EncodedAdapter)
             # An adapter is large: nothing may keep it while this thread waits for the next one.
-            del job, weights, done
-            trim_heap()
+            del job, adapter, done
+            if is_on_heap:
+                trim_heap()
 
 
-def _load(backend: Backend, slot: int, weights: AdapterWeights) -> Exception | None:
+def _load(backend: Backend, slot: int, adapter: LoadableAdapter) -> LoadOutcome:
+    started_s = time.perf_counter()
     try:
-        backend.load_adapter(slot, weights)
+        size_bytes = backend.load_adapter(slot, adapter)
     except Exception as error:  # noqa: BLE001 - a bad adapter must not end the engine
-        return error
-    return None
+        return LoadOutcome(0, time.perf_counter() - started_s, error)
+    return LoadOutcome(size_bytes, time.perf_counter() - started_s)

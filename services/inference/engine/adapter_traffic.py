@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from edgelora.adapter_format.weights import AdapterWeights
 from edgelora.errors import (
     AdapterRejectedError,
     EdgeLoraError,
@@ -16,9 +16,15 @@ from edgelora.errors import (
 )
 from services.chassis.logs import get_logger
 from services.inference.backends.base import Backend, UnfitAdapterError
-from services.inference.engine.adapter_loader import AdapterLoader
-from services.inference.engine.adapter_slots import AdapterSlots, Claim, SlotState
+from services.inference.engine.adapter_loader import AdapterLoader, LoadOutcome
+from services.inference.engine.adapter_slots import AdapterSlots, Claim, Eviction, SlotState
 from services.inference.engine.effect_check import EffectCheck
+from services.inference.engine.fetched_adapter import (
+    CanaryReference,
+    FetchCost,
+    FetchedAdapter,
+    FinishedLoad,
+)
 from services.inference.engine.generations import Generations
 from services.inference.engine.outbox import WantedAdapter
 from services.inference.engine.sequence import Sequence, SequenceStatus
@@ -52,26 +58,51 @@ class AdapterTraffic:
         self._statuses: tuple[SlotStatus, ...] = ()
         self._num_slot_changes = 0
 
-    def begin_loads(self, claims: Iterable[Claim], seated: Iterable[Sequence]) -> None:
-        """Empties claimed slots and asks for the adapters that are to fill them."""
-        outbox = self._generations.outbox
+    def begin_loads(
+        self, evictions: Iterable[Eviction], claims: Iterable[Claim], seated: Iterable[Sequence]
+    ) -> None:
+        """Empties slots, and asks for the adapters that are to fill the claimed ones."""
+        for eviction in evictions:
+            self._unload(eviction)
         for claim in claims:
-            if claim.evicted_digest is not None:
-                self._backend.unload_adapter(claim.slot)
             user = self._generations.using(claim.digest)[0]
-            outbox.wanted.append(WantedAdapter(claim.digest, user.ticket))
-            outbox.is_residency_changed = True
+            self._generations.outbox.wanted.append(WantedAdapter(claim.digest, user.ticket))
+            self._generations.outbox.is_residency_changed = True
         for sequence in seated:
             if sequence.status is SequenceStatus.LOADING and not self._has_all(sequence):
                 self._generations.of(sequence).begin_loading(self._clock())
 
-    def load(self, digest: str, weights: AdapterWeights) -> None:
-        """Has fetched weights written into the slot that waits for them."""
+    def load(self, digest: str, fetched: FetchedAdapter) -> None:
+        """Has a fetched adapter written into the slot that waits for it."""
         slot = self._slots.find(digest)
         if slot is None or slot.state is not SlotState.LOADING or digest in self._being_written:
             return
-        self._being_written.add(digest)
-        self._loader.load(slot.index, weights, partial(self._finish_load, digest, slot.index))
+        self._write(digest, slot.index, fetched)
+
+    def warm_up(self, digest: str, evict_digest: str | None, fetched: FetchedAdapter) -> None:
+        """Has an adapter written into a slot that nobody needs, ahead of use.
+
+        Nothing happens when a request needs a slot, when the adapter has one or is gone from
+        the registry, or when neither a slot is empty nor `evict_digest` may go.
+        """
+        slot = self._slots.find(digest)
+        if slot is not None:
+            # A request has come first and waits for the same bytes.
+            self.load(digest, fetched)
+            return
+        if digest in self._deleted or self._generations.is_any_slot_wanted():
+            return
+        acquisition = self._slots.claim_ahead(digest, evict_digest, self._clock())
+        if acquisition is None:
+            return
+        for eviction in acquisition.evictions:
+            self._unload(eviction)
+        self._generations.outbox.is_residency_changed = True
+        self._write(digest, acquisition.slots[0], fetched)
+
+    def set_pinned(self, digests: frozenset[str]) -> None:
+        """Replaces the set of adapters that are evicted last."""
+        self._slots.pinned = digests
 
     def give_up(self, digest: str, ticket: object, error: EdgeLoraError) -> None:
         """Ends the wait for an adapter that could not be fetched with a ticket.
@@ -121,6 +152,7 @@ class AdapterTraffic:
                     slot.num_references,
                     slot.last_used_s,
                     slot.state is SlotState.LOADING,
+                    slot.size_bytes,
                 )
                 for slot in self._slots.slots
                 if slot.digest is not None
@@ -131,13 +163,28 @@ class AdapterTraffic:
         """Ends the loading, so that nothing writes to the back end any more."""
         self._loader.close()
 
-    def _finish_load(self, digest: str, slot: int, error: Exception | None) -> None:
+    def _write(self, digest: str, slot: int, fetched: FetchedAdapter) -> None:
+        self._being_written.add(digest)
+        # What waits for the end of the load must not keep the adapter itself.
+        done = partial(self._finish_load, digest, fetched.reference, fetched.cost)
+        self._loader.load(slot, fetched.adapter, done)
+
+    def _finish_load(
+        self,
+        digest: str,
+        reference: CanaryReference | None,
+        cost: FetchCost,
+        outcome: LoadOutcome,
+    ) -> None:
         """Proves the effect of an adapter that was written, and lets its users go on."""
         self._being_written.discard(digest)
+        slot = self._slots.find(digest)
+        assert slot is not None  # one that loads is never evicted
+        started_s = time.perf_counter()
         try:
-            if error is not None:
-                raise error
-            self._effect_check.run(self._backend, slot)
+            if outcome.error is not None:
+                raise outcome.error
+            self._effect_check.run(self._backend, slot.index, reference)
         except EdgeLoraError as refusal:
             self._refuse(digest, refusal)
         except UnfitAdapterError as unfit:
@@ -146,13 +193,24 @@ class AdapterTraffic:
             get_logger().error("adapter_load_failed", digest=digest, error=type(failure).__name__)
             self._refuse(digest, InternalError("the adapter could not be loaded"))
         else:
-            self._slots.mark_resident(digest)
-            now_s = self._clock()
-            for generation in self._generations.using(digest):
-                if self._has_all(generation.sequence):
-                    generation.end_loading(now_s)
-            self._generations.outbox.is_residency_changed = True
-            self.drop_deleted()
+            load = FinishedLoad(
+                digest=digest,
+                is_warm_up=slot.is_warm_up and slot.num_uses == 0,
+                cost=cost,
+                decode_s=outcome.decode_s,
+                prove_s=time.perf_counter() - started_s,
+            )
+            self._admit(load, outcome.size_bytes)
+
+    def _admit(self, load: FinishedLoad, size_bytes: int) -> None:
+        now_s = self._clock()
+        self._slots.mark_resident(load.digest, size_bytes, now_s)
+        for generation in self._generations.using(load.digest):
+            if self._has_all(generation.sequence):
+                generation.end_loading(now_s)
+        self._generations.outbox.loads.append(load)
+        self._generations.outbox.is_residency_changed = True
+        self.drop_deleted()
 
     def _has_all(self, sequence: Sequence) -> bool:
         return all(map(self._slots.is_resident, sequence.digests))
@@ -164,7 +222,13 @@ class AdapterTraffic:
         self._empty_slot(digest)
 
     def _empty_slot(self, digest: str) -> None:
-        index = self._slots.discard(digest)
-        if index is not None:
-            self._backend.unload_adapter(index)
-            self._generations.outbox.is_residency_changed = True
+        eviction = self._slots.discard(digest)
+        if eviction is not None:
+            self._unload(eviction)
+
+    def _unload(self, eviction: Eviction) -> None:
+        self._backend.unload_adapter(eviction.slot)
+        outbox = self._generations.outbox
+        outbox.is_residency_changed = True
+        if eviction.was_resident:
+            outbox.evictions.append(eviction)

@@ -22,6 +22,10 @@ class EngineConfig:
     eos_token_ids: frozenset[int]
     canary_token_ids: tuple[int, ...]
     """The prompt every adapter is tried with."""
+    adapter_budget_bytes: int | None = None
+    """Most bytes of adapters in slots; None for all slots full."""
+    min_residency_s: float = 0.0
+    """How long an adapter that has served nobody yet stays, while another slot is busy."""
     prefix_caching: bool = True
     """Whether a tenant's requests share the KV blocks of what their prompts begin with alike."""
 

@@ -1,4 +1,11 @@
-"""Proof that a loaded adapter does something: a canary prompt's logits with and without it."""
+"""Proof that a loaded adapter does what it should: the canary prompt's logits with it.
+
+They must differ from the base model's and, where they were measured at registration, match what
+was measured then. That was on the native core, so a back end that computes otherwise is further
+away from it: how far it may be is `Backend.canary_tolerance`, in root mean square over the
+reference's tokens as a share of their spread, both sides centred. A wrong adapter, or none, is
+about one spread away.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +16,7 @@ import numpy as np
 from edgelora.errors import AdapterRejectedError, InternalError
 from services.inference.backends.base import Backend, SequenceChunk, SlotWeight
 from services.inference.backends.numpy_sampling import Logits, finite_rows
+from services.inference.engine.fetched_adapter import CanaryReference
 
 _NOISE = 1e-5
 """Differences up to this share of the largest logit are rounding, not an effect (float32)."""
@@ -27,8 +35,9 @@ class EffectCheck:
         self._base: Logits | None = None
         """The base model's answer, which is always the same."""
 
-    def run(self, backend: Backend, slot: int) -> None:
-        """Raises AdapterRejectedError when a slot's adapter changes nothing or overflows."""
+    def run(self, backend: Backend, slot: int, reference: CanaryReference | None = None) -> None:
+        """Raises AdapterRejectedError when a slot's adapter changes nothing, overflows or is not
+        what was measured."""
         if self._base is None:
             base = self._answer(backend, ())
             if not finite_rows(base).all():
@@ -45,6 +54,11 @@ class EffectCheck:
                 "the adapter changes nothing in the model's answers: check that it was trained",
                 field="weights",
             )
+        if reference is not None and _distance(adapted[0], reference) > backend.canary_tolerance:
+            raise AdapterRejectedError(
+                "the adapter does not answer as it did when it was registered: register it again",
+                field="weights",
+            )
 
     def _answer(self, backend: Backend, adapters: tuple[SlotWeight, ...]) -> Logits:
         for start in range(0, len(self._token_ids), self._max_step_tokens):
@@ -58,3 +72,12 @@ class EffectCheck:
             )
             logits = backend.forward([chunk])
         return logits
+
+
+def _distance(logits: Logits, reference: CanaryReference) -> float:
+    """Root mean square of the differences, over the reference's standard deviation."""
+    measured = reference.logits - reference.logits.mean()
+    found = logits[reference.token_ids]
+    found = found - found.mean()
+    spread = max(float(measured.std()), _NOISE)
+    return float(np.sqrt(np.mean((found - measured) ** 2))) / spread

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from edgelora.adapter_format.weights import AdapterWeights
 from edgelora.errors import EdgeLoraError, InternalError, ServiceUnavailableError
 from services.chassis.logs import get_logger
 from services.inference.backends.base import Backend
@@ -24,6 +23,7 @@ from services.inference.engine.config import EngineConfig
 from services.inference.engine.doorbell import Doorbell
 from services.inference.engine.effect_check import EffectCheck
 from services.inference.engine.events import Failed
+from services.inference.engine.fetched_adapter import FetchedAdapter
 from services.inference.engine.generation import Generation
 from services.inference.engine.iteration_scheduler import IterationScheduler
 from services.inference.engine.kv_blocks import KvBlockPool
@@ -64,6 +64,8 @@ class Engine:
         self._streams: dict[int, TokenStream] = {}
         self._busy_since_s = clock()
         self._newest_status: EngineStatus | None = None
+        self.max_adapters = config.limits.max_loras
+        """Most adapters one sequence may have."""
 
     async def start(self, observer: EngineObserver) -> None:
         """Starts the thread and loads the model in it. Raises what loading raises."""
@@ -147,9 +149,16 @@ class Engine:
         self._commands.put(lambda steps: steps.add(generation))
         return stream
 
-    def adapter_ready(self, digest: str, weights: AdapterWeights) -> None:
-        """Answers `adapter_wanted` with the weights."""
-        self._commands.put(lambda steps: steps.adapters.load(digest, weights))
+    def adapter_ready(self, digest: str, fetched: FetchedAdapter) -> None:
+        """Answers `adapter_wanted`."""
+        self._commands.put(lambda steps: steps.adapters.load(digest, fetched))
+
+    def warm_up(self, digest: str, evict_digest: str | None, fetched: FetchedAdapter) -> None:
+        """Has an adapter put into a slot ahead of use, if there is one that nobody needs.
+
+        `evict_digest` may go for it while it is idle.
+        """
+        self._commands.put(lambda steps: steps.adapters.warm_up(digest, evict_digest, fetched))
 
     def adapter_failed(self, digest: str, ticket: object, error: EdgeLoraError) -> None:
         """Answers `adapter_wanted` when the adapter could not be had with that ticket."""
@@ -158,6 +167,10 @@ class Engine:
     def set_deleted(self, digests: frozenset[str]) -> None:
         """Says which adapters are gone from the registry: they leave their slots when unused."""
         self._commands.put(lambda steps: steps.adapters.set_deleted(digests))
+
+    def set_pinned(self, digests: frozenset[str]) -> None:
+        """Says which adapters leave their slots last."""
+        self._commands.put(lambda steps: steps.adapters.set_pinned(digests))
 
     @property
     def status(self) -> EngineStatus:
@@ -187,7 +200,7 @@ class Engine:
         num_adapters = len(sequence.adapters)
         if len(set(sequence.digests)) != num_adapters:
             raise ValueError("an adapter is named twice")
-        if num_adapters > self._config.limits.max_loras:
+        if num_adapters > self.max_adapters:
             raise ValueError("the sequence has more adapters than there are slots")
 
     def _close(self, sequence_id: int) -> None:
@@ -229,9 +242,10 @@ class Engine:
         scheduler = IterationScheduler(
             config.step,
             blocks,
-            AdapterSlots(config.limits.max_loras),
+            self._make_slots(),
             PrefixCache(blocks, model.digest, is_enabled=config.prefix_caching),
         )
+        self.max_adapters = scheduler.slots.max_adapters
         steps = StepLoop(
             self._backend,
             scheduler,
@@ -242,6 +256,15 @@ class Engine:
         self._newest_status = steps.status()
         self._call(self._finish_start)
         return steps
+
+    def _make_slots(self) -> AdapterSlots:
+        num_slots = self._config.limits.max_loras
+        return AdapterSlots(
+            num_slots,
+            slot_bytes=self._backend.telemetry().adapter_slots_bytes // num_slots,
+            budget_bytes=self._config.adapter_budget_bytes,
+            min_residency_s=self._config.min_residency_s,
+        )
 
     def _make_loader(self) -> AdapterLoader:
         if self._backend.loads_beside_forward:
@@ -299,7 +322,7 @@ class Engine:
         for digest, error in outbox.refused:
             self._observer.adapter_refused(digest, error)
         if outbox.is_residency_changed:
-            self._observer.residency_changed()
+            self._observer.residency_changed(outbox.loads, outbox.evictions)
 
     def _die(self) -> None:
         self._is_dead = True

@@ -39,6 +39,10 @@ class Generations:
         """Those that name an adapter, in order of arrival."""
         return [each for each in self._by_id.values() if digest in each.sequence.digests]
 
+    def is_any_slot_wanted(self) -> bool:
+        """Whether a waiting one has an adapter without a slot."""
+        return self._scheduler.is_any_slot_wanted()
+
     def tell(self, generation: Generation, event: Event) -> None:
         """Lets its reader have an event."""
         self.outbox.events.append((generation.sequence.sequence_id, event))

@@ -6,10 +6,11 @@ pieces of prompts, better classes first. A sequence passes three gates, each in 
 arrival: a seat, its adapter slots, KV blocks for all its tokens. Whoever waits for adapter slots
 blocks nobody who needs none.
 
-A sequence that cannot get its slots is served within a bound: nobody behind it may claim a slot;
-after `slot_patience_s` the adapters soonest free take no new sequences; after twice that, their
-sequences of the same or a lower class are preempted. Sequences of a lower class are preempted at
-once wherever a better one lacks a seat, a slot or a block.
+While more adapters are wanted than there are slots, sequences whose adapters are in slots go
+first, see adapter_batching.py. A sequence that cannot get its slots is served within a bound:
+nobody behind it may claim a slot; after `slot_patience_s` the adapters soonest free take no new
+sequences; after twice that, their sequences of the same or a lower class are preempted. Sequences
+of a lower class are preempted at once wherever a better one lacks a seat, a slot or a block.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from services.inference.backends.base import SlotWeight
-from services.inference.engine.adapter_slots import AdapterSlots, Claim
+from services.inference.engine.adapter_batching import batch_by_adapter, wanted_digests
+from services.inference.engine.adapter_slots import AdapterSlots, Claim, Eviction
 from services.inference.engine.kv_blocks import KvBlockPool
 from services.inference.engine.prefix_cache import PrefixCache
 from services.inference.engine.sequence import Sequence, SequenceStatus
@@ -55,9 +57,10 @@ class ScheduledChunk:
 
 @dataclass(slots=True)
 class StepPlan:
-    """What to do now: slots to fill first, then one batch."""
+    """What to do now: slots to empty and to fill first, then one batch."""
 
     chunks: list[ScheduledChunk] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     preempted: list[Sequence] = field(default_factory=list)
 
@@ -80,9 +83,12 @@ class IterationScheduler:
         """Sorted by `Sequence.order`."""
         self.seated: list[Sequence] = []
         """LOADING and RUNNING sequences, sorted by `Sequence.order`."""
+        self.num_slot_waits = 0
+        """Sequences that had to wait for an adapter slot."""
         self._watermark = max(1, int(blocks.num_blocks * _WATERMARK_SHARE))
         self._plan = StepPlan()
         self._now_s = 0.0
+        self._wanted: frozenset[str] = frozenset()
 
     def add(self, sequence: Sequence) -> None:
         """Queues a new sequence. It must fit into the pool and the slot table by itself."""
@@ -98,6 +104,10 @@ class IterationScheduler:
             self._unseat(sequence, now_s)
         sequence.status = SequenceStatus.FINISHED
 
+    def is_any_slot_wanted(self) -> bool:
+        """Whether a waiting sequence has an adapter without a slot."""
+        return not all(map(self._has_slots, self.waiting))
+
     def schedule(self, now_s: float) -> StepPlan:
         """Admits, preempts and fills one step."""
         self._plan = StepPlan()
@@ -110,13 +120,17 @@ class IterationScheduler:
     # Gate 1 and 2: a seat and the adapter slots.
 
     def _seat_waiting(self) -> None:
+        if not self.waiting:
+            return
+        self._wanted = wanted_digests(self.waiting, self.seated)
+        is_crowded = len(self._wanted) > self.slots.max_adapters
         blocked: Sequence | None = None
         draining: frozenset[str] = frozenset()
-        for sequence in list(self.waiting):
+        for sequence in self._order_waiting(is_crowded):
             if not self._has_seat(sequence):
                 break
             if sequence.adapters and blocked is not None:
-                is_claiming = any(self.slots.find(digest) is None for digest in sequence.digests)
+                is_claiming = not self._has_slots(sequence)
                 if is_claiming or not draining.isdisjoint(sequence.digests):
                     continue
             if sequence.adapters and not self._acquire_slots(sequence):
@@ -124,6 +138,29 @@ class IterationScheduler:
                 draining = self._draining_for(sequence)
                 continue
             self._take_seat(sequence)
+        if is_crowded:
+            for sequence in self.waiting:
+                if sequence.overtaken_since_s is None and not self._has_slots(sequence):
+                    sequence.overtaken_since_s = self._now_s
+                    self._count_slot_wait(sequence)
+
+    def _order_waiting(self, is_crowded: bool) -> list[Sequence]:
+        if not is_crowded:
+            return list(self.waiting)
+        return batch_by_adapter(
+            self.waiting,
+            self._has_slots,
+            now_s=self._now_s,
+            patience_s=self._limits.slot_patience_s,
+        )
+
+    def _has_slots(self, sequence: Sequence) -> bool:
+        return all(self.slots.find(digest) is not None for digest in sequence.digests)
+
+    def _count_slot_wait(self, sequence: Sequence) -> None:
+        if not sequence.has_waited_for_slots:
+            sequence.has_waited_for_slots = True
+            self.num_slot_waits += 1
 
     def _has_seat(self, sequence: Sequence) -> bool:
         if len(self.seated) < self._limits.max_num_seqs:
@@ -138,26 +175,29 @@ class IterationScheduler:
         bisect.insort(self.seated, sequence, key=lambda each: each.order)
 
     def _acquire_slots(self, sequence: Sequence) -> bool:
-        acquisition = self.slots.acquire(sequence.digests, self._now_s)
+        acquisition = self.slots.acquire(sequence.digests, self._now_s, self._wanted)
         if acquisition is None and self._preempt_slot_holders(sequence):
-            acquisition = self.slots.acquire(sequence.digests, self._now_s)
+            acquisition = self.slots.acquire(sequence.digests, self._now_s, self._wanted)
         if acquisition is None:
             if sequence.slots_wanted_since_s is None:
                 sequence.slots_wanted_since_s = self._now_s
+            self._count_slot_wait(sequence)
             return False
-        sequence.slots_wanted_since_s = None
+        sequence.slots_wanted_since_s = sequence.overtaken_since_s = None
         sequence.slot_weights = tuple(
             SlotWeight(slot, use.weight)
             for slot, use in zip(acquisition.slots, sequence.adapters, strict=True)
         )
+        self._plan.evictions.extend(acquisition.evictions)
         self._plan.claims.extend(acquisition.claims)
         return True
 
     def _draining_for(self, sequence: Sequence) -> frozenset[str]:
         if self._blocked_s(sequence) < self._limits.slot_patience_s:
             return frozenset()
-        num_missing = self.slots.num_missing(sequence.digests)
-        return self.slots.choose_draining(sequence.digests, num_missing)
+        holders = self.slots.soonest_free(sequence.digests)
+        freed = self.slots.choose_freed(sequence.digests, holders)
+        return frozenset(holders if freed is None else freed)
 
     def _blocked_s(self, sequence: Sequence) -> float:
         since = sequence.slots_wanted_since_s
@@ -173,19 +213,16 @@ class IterationScheduler:
                 holders.setdefault(digest, []).append(holder)
         takeable = [
             digest
-            for digest in self.slots.choose_draining(sequence.digests, len(holders))
-            if digest in holders
-            and self.slots.is_resident(digest)
+            for digest in self.slots.soonest_free(sequence.digests)
+            if self.slots.is_resident(digest)
             and all(holder.priority > worst_kept for holder in holders[digest])
         ]
-        num_missing = self.slots.num_missing(sequence.digests)
-        if len(takeable) < num_missing:
-            return False
         takeable.sort(key=lambda digest: (len(holders[digest]), digest))
-        for digest in takeable[:num_missing]:
+        freed = self.slots.choose_freed(sequence.digests, takeable)
+        for digest in freed or ():
             for holder in holders[digest]:
                 self._preempt(holder)
-        return True
+        return bool(freed)
 
     # Gate 3: KV blocks for every token the sequence has so far.
 

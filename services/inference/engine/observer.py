@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from edgelora.errors import EdgeLoraError
+from services.inference.engine.adapter_slots import Eviction
+from services.inference.engine.fetched_adapter import FinishedLoad
 
 
 class EngineObserver(Protocol):
@@ -18,8 +21,10 @@ class EngineObserver(Protocol):
         """An adapter was fetched but can not be served."""
         ...
 
-    def residency_changed(self) -> None:
-        """The set of adapters in the slots is another one."""
+    def residency_changed(
+        self, loads: Sequence[FinishedLoad], evictions: Sequence[Eviction]
+    ) -> None:
+        """What is in the slots, or on its way, is another; and what came and left since then."""
         ...
 
     def engine_died(self) -> None:

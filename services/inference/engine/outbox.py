@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edgelora.errors import EdgeLoraError
+from services.inference.engine.adapter_slots import Eviction
 from services.inference.engine.events import Event
+from services.inference.engine.fetched_adapter import FinishedLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,10 @@ class Outbox:
     wanted: list[WantedAdapter] = field(default_factory=list)
     refused: list[tuple[str, EdgeLoraError]] = field(default_factory=list)
     """Adapters whose weights came but can not be served."""
+    loads: list[FinishedLoad] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
     is_residency_changed: bool = False
+    """Always with a load, a refusal or an eviction."""
 
     def __bool__(self) -> bool:
         return bool(self.events or self.wanted or self.refused or self.is_residency_changed)

@@ -133,6 +133,11 @@ class Sequence:
     """Set while the sequence holds its slots."""
     slots_wanted_since_s: float | None = field(default=None, init=False)
     """When it first could not get its slots; None while it is not blocked on them."""
+    overtaken_since_s: float | None = field(default=None, init=False)
+    """When others could first go before it because their adapters were in slots; None while it
+    holds its slots."""
+    has_waited_for_slots: bool = field(default=False, init=False)
+    """Whether it ever had to."""
     num_preemptions: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:

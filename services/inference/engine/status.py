@@ -15,6 +15,8 @@ class SlotStatus:
     num_references: int
     last_used_s: float
     is_loading: bool
+    size_bytes: int
+    """Held; or kept for it while it loads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,10 @@ class EngineStatus:
     """Blocks that a prompt of the same tenant may be found in, held or not."""
     num_adapter_slots: int
     num_adapter_references: int
+    num_slot_waits: int
+    """Sequences that had to wait for an adapter slot."""
+    adapter_budget_bytes: int
+    """Most bytes of adapters in slots."""
     num_steps: int
     num_output_tokens: int
     num_preemptions: int
@@ -42,6 +48,11 @@ class EngineStatus:
     """Engine clock when the newest step ended."""
     slots: tuple[SlotStatus, ...]
     memory: BackendTelemetry
+
+    @property
+    def adapter_bytes(self) -> int:
+        """Bytes of the adapters in slots."""
+        return sum(slot.size_bytes for slot in self.slots)
 
     @property
     def num_resident_adapters(self) -> int:

@@ -75,7 +75,7 @@ class StepLoop:
         self.adapters.drop_deleted()
         now_s = self._clock()
         plan = self._scheduler.schedule(now_s)
-        self.adapters.begin_loads(plan.claims, self._scheduler.seated)
+        self.adapters.begin_loads(plan.evictions, plan.claims, self._scheduler.seated)
         for sequence in plan.preempted:
             self._num_preemptions += 1
             self._send_delta(self._generations.of(sequence), now_s, is_urgent=True)
@@ -98,6 +98,8 @@ class StepLoop:
             num_cached_kv_blocks=scheduler.blocks.num_published,
             num_adapter_slots=len(scheduler.slots.slots),
             num_adapter_references=scheduler.slots.num_references,
+            num_slot_waits=scheduler.num_slot_waits,
+            adapter_budget_bytes=scheduler.slots.budget_bytes,
             num_steps=self._num_steps,
             num_output_tokens=self._num_output_tokens,
             num_preemptions=self._num_preemptions,

@@ -183,4 +183,4 @@ async def test_the_model_and_the_counts_are_told(bench):
     assert (model.backend, model.max_lora_rank) == ("stand-in", 16)
     status = await bench.status()
     assert status.num_adapter_slots == 2
-    assert (status.weights_bytes, status.kv_cache_bytes, status.adapter_slots_bytes) == (1, 2, 3)
+    assert (status.weights_bytes, status.kv_cache_bytes, status.adapter_slots_bytes) == (1, 2, 200)

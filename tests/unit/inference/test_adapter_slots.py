@@ -10,7 +10,7 @@ from services.inference.engine.adapter_slots import AdapterSlots
 def load(slots, digest, now_s=0.0):
     """Brings a digest in and gives its reference back."""
     acquisition = slots.acquire([digest], now_s)
-    slots.mark_resident(digest)
+    slots.mark_resident(digest, 1, 0.0)
     slots.release([digest], now_s)
     return acquisition.slots[0]
 
@@ -36,8 +36,8 @@ def test_the_least_recently_used_goes_first():
     load(slots, "b", 2.0)
     slots.acquire(["a"], 3.0)
     slots.release(["a"], 3.0)
-    (claim,) = slots.acquire(["c"], 4.0).claims
-    assert claim.evicted_digest == "b"
+    (eviction,) = slots.acquire(["c"], 4.0).evictions
+    assert eviction.digest == "b"
 
 
 def test_an_adapter_in_use_is_never_evicted():
@@ -84,7 +84,7 @@ def test_only_unreferenced_slots_are_discarded_Q06():
     slots.acquire(["a"], 0.0)
     assert slots.discard("a") is None
     slots.release(["a"], 0.0)
-    assert slots.discard("a") == index
+    assert slots.discard("a").slot == index
     assert slots.find("a") is None
 
 
@@ -111,7 +111,7 @@ def test_references_are_exact_and_digests_have_one_slot_each(actions):
         elif action == "loaded":
             for digest in digests:
                 if slots.find(digest):
-                    slots.mark_resident(digest)
+                    slots.mark_resident(digest, 1, 0.0)
         elif action == "discard":
             for digest in digests:
                 assert (slots.discard(digest) is None) or digest not in referenced

@@ -16,8 +16,8 @@ from services.inference.engine.events import Completed, TextDelta
 from services.inference.engine.iteration_scheduler import StepLimits
 from services.inference.engine.sequence import AdapterUse, StopConditions
 from services.inference.engine.token_stream import TokenStream
-from tests.support.stand_in_backend import StandInBackend, stand_in_weights
-from tests.support.step_bench import TOKEN_BYTES
+from tests.support.stand_in_backend import StandInBackend
+from tests.support.step_bench import TOKEN_BYTES, fetched
 
 CONFIG = EngineConfig(
     model_directory=Path(),
@@ -40,12 +40,12 @@ class Observer:
 
     def adapter_wanted(self, digest, ticket):
         assert threading.get_ident() == self.loop_thread
-        self.engine.adapter_ready(digest, stand_in_weights(int(digest)))
+        self.engine.adapter_ready(digest, fetched(int(digest)))
 
     def adapter_refused(self, digest, error):
         raise AssertionError
 
-    def residency_changed(self):
+    def residency_changed(self, loads, evictions):
         self.num_changes += 1
 
     def engine_died(self):
@@ -140,10 +140,10 @@ async def test_streams_go_on_while_an_adapter_is_written_Q05():
     class Slow(StandInBackend):
         may_go_on = threading.Event()
 
-        def load_adapter(self, slot, weights):
+        def load_adapter(self, slot, adapter):
             assert threading.current_thread().name == "adapter-loader"
             assert self.may_go_on.wait(60)
-            super().load_adapter(slot, weights)
+            return super().load_adapter(slot, adapter)
 
     backend = Slow()
     stop = StopConditions(max_tokens=5)
@@ -160,10 +160,10 @@ async def test_a_step_that_hangs_is_a_stall_whatever_loads_and_a_wait_for_an_ada
     class Slow(StandInBackend):
         is_loading, may_load, is_stepping, may_step = (threading.Event() for _ in range(4))
 
-        def load_adapter(self, slot, weights):
+        def load_adapter(self, slot, adapter):
             self.is_loading.set()
             assert self.may_load.wait(60)
-            super().load_adapter(slot, weights)
+            return super().load_adapter(slot, adapter)
 
     def hang(chunks):
         Slow.is_stepping.set()
@@ -189,9 +189,9 @@ async def test_a_back_end_that_can_not_load_beside_a_step_loads_between_two():
     class Single(StandInBackend):
         loads_beside_forward = False
 
-        def load_adapter(self, slot, weights):
+        def load_adapter(self, slot, adapter):
             assert threading.current_thread().name == "engine"
-            super().load_adapter(slot, weights)
+            return super().load_adapter(slot, adapter)
 
     async with running_engine(Single()) as engine:
         use, stop = (AdapterUse("1", 1.0),), StopConditions(max_tokens=5)
@@ -203,10 +203,11 @@ async def test_stopping_waits_for_the_load_under_way():
     class Slow(StandInBackend):
         has_begun, may_go_on, has_ended = (threading.Event() for _ in range(3))
 
-        def load_adapter(self, slot, weights):
+        def load_adapter(self, slot, adapter):
             self.has_begun.set()
             assert self.may_go_on.wait(60)
             self.has_ended.set()
+            return 0
 
     backend = Slow()
     async with running_engine(backend) as engine:

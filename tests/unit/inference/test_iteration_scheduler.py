@@ -49,7 +49,7 @@ class Bench:
                 sequence.token_ids.append(0)
         if loads:
             for claim in plan.claims:
-                self.scheduler.slots.mark_resident(claim.digest)
+                self.scheduler.slots.mark_resident(claim.digest, 1, 0.0)
         return {chunk.sequence.sequence_id: chunk.num_tokens for chunk in plan.chunks}
 
     def finish(self, sequence):
@@ -149,7 +149,7 @@ def test_removing_frees_everything_from_any_state():
     bench = Bench(max_num_seqs=2, num_slots=1)
     sequences = [bench.add(6, "a"), bench.add(6, "b"), bench.add(6)]
     bench.step(loads=False)
-    bench.scheduler.slots.mark_resident("a")
+    bench.scheduler.slots.mark_resident("a", 1, 0.0)
     bench.step()
     statuses = {sequence.status for sequence in sequences}
     assert statuses == {SequenceStatus.RUNNING, SequenceStatus.WAITING}
@@ -165,7 +165,7 @@ def test_a_loading_adapter_blocks_nobody_else():
     bench.add(4, "a")
     bench.add(4)
     assert bench.step(loads=False) == {1: 4}
-    bench.scheduler.slots.mark_resident("a")
+    bench.scheduler.slots.mark_resident("a", 1, 0.0)
     assert bench.step() == {0: 4, 1: 1}
 
 

@@ -6,8 +6,7 @@ import pytest
 from services.inference.engine.events import Completed, Failed
 from services.inference.engine.prefix_cache import root_key
 from services.inference.engine.sequence import AdapterUse, Priority, SequenceStatus
-from tests.support.stand_in_backend import stand_in_weights
-from tests.support.step_bench import BLOCK_SIZE, StepBench, solo_text
+from tests.support.step_bench import BLOCK_SIZE, StepBench, fetched, solo_text
 
 PROMPT = list(range(1, 14))  # three full blocks and one token
 OTHER = list(range(60, 80))
@@ -106,7 +105,7 @@ def test_a_hit_waits_for_its_adapter_like_everybody():
     late = bench.add(PROMPT, (1,))
     assert bench.step() is False
     assert bench.sequences[late].block_table == []
-    bench.loop.adapters.load("1", stand_in_weights(1, scale=0.0))
+    bench.loop.adapters.load("1", fetched(1, scale=0.0))
     bench.collect()
     assert isinstance(bench.end(late), Failed)
 

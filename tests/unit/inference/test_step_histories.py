@@ -7,8 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from edgelora.errors import ServiceUnavailableError
 from services.inference.engine.events import Completed, Failed
 from services.inference.engine.sequence import Priority, SequenceStatus
-from tests.support.stand_in_backend import stand_in_weights
-from tests.support.step_bench import BLOCK_SIZE, StepBench, solo_text
+from tests.support.step_bench import BLOCK_SIZE, StepBench, fetched, solo_text
 
 adapters_strategy = st.lists(st.integers(1, 4), max_size=2, unique=True).map(tuple)
 
@@ -63,7 +62,7 @@ class Histories(RuleBasedStateMachine):
             )
         else:
             scale = 1.0 if outcome == "loads" else 0.0
-            weights = stand_in_weights(int(wanted.digest), scale=scale)
+            weights = fetched(int(wanted.digest), scale=scale)
             self.bench.loop.adapters.load(wanted.digest, weights)
         self.bench.collect()
 

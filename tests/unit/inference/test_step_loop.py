@@ -18,8 +18,7 @@ from services.inference.engine.sequence import (
     SamplingParams,
     StopConditions,
 )
-from tests.support.stand_in_backend import stand_in_weights
-from tests.support.step_bench import StepBench, solo_text
+from tests.support.step_bench import StepBench, fetched, solo_text
 
 PROMPT = [1, 2, 3, 4, 5]
 
@@ -257,7 +256,7 @@ def test_an_adapter_without_effect_is_refused_for_all_who_wait_and_nobody_else()
     waiting = [bench.add(PROMPT, (1,)), bench.add([1], (1,))]
     base = bench.add(PROMPT)
     bench.step()
-    bench.loop.adapters.load("1", stand_in_weights(1, scale=0.0))
+    bench.loop.adapters.load("1", fetched(1, scale=0.0))
     bench.collect()
     for sequence_id in waiting:
         assert isinstance(bench.end(sequence_id).error, AdapterRejectedError)
@@ -280,7 +279,7 @@ def test_an_adapter_that_overflows_is_refused_at_load_A15():
                 logits[index] = np.inf
 
     bench.backend.edit_logits = overflow
-    bench.loop.adapters.load("1", stand_in_weights(1))
+    bench.loop.adapters.load("1", fetched(1))
     bench.collect()
     assert isinstance(bench.end(one).error, AdapterRejectedError)
 
@@ -328,7 +327,7 @@ def test_a_step_budget_below_the_canary_still_proves_an_adapter(budget):
     assert isinstance(bench.end(idle), Completed)
     idle = bench.add(PROMPT, (3,))
     bench.step()
-    bench.loop.adapters.load("3", stand_in_weights(3, scale=0.0))
+    bench.loop.adapters.load("3", fetched(3, scale=0.0))
     bench.collect()
     assert isinstance(bench.end(idle).error, AdapterRejectedError)
 
@@ -410,7 +409,7 @@ def test_a_load_that_fails_late_refuses_who_waits_and_frees_the_slot():
     bench.loader.is_holding = True
     early = bench.add(PROMPT, (1,))
     bench.step()
-    bench.loop.adapters.load("1", stand_in_weights(1, scale=0.0))
+    bench.loop.adapters.load("1", fetched(1, scale=0.0))
     bench.wanted.clear()
     late = bench.add([1], (1,))
     bench.step()
@@ -428,7 +427,7 @@ def test_weights_given_twice_are_written_once():
     one = bench.add(PROMPT, (1,))
     bench.step()
     for _ in range(2):
-        bench.loop.adapters.load("1", stand_in_weights(1))
+        bench.loop.adapters.load("1", fetched(1))
     bench.wanted.clear()
     bench.loader.finish_all()
     bench.run()

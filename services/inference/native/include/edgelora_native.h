@@ -99,7 +99,11 @@ EL_PUBLIC el_engine* el_open(const char* packed_file, const el_limits* limits, c
 EL_PUBLIC void el_close(el_engine* engine);
 EL_PUBLIC el_description el_describe(const el_engine* engine);
 
-EL_PUBLIC int el_load_adapter(el_engine* engine, int32_t slot, const el_lora_pair* pairs, int32_t num_pairs,
+// Both write an adapter into an empty slot and return the bytes it holds there.
+EL_PUBLIC int64_t el_load_adapter(el_engine* engine, int32_t slot, const el_lora_pair* pairs,
+                    int32_t num_pairs, char* error, size_t error_size);
+// `data` is a whole file in the form of docs/codec.md; it is not used after the call.
+EL_PUBLIC int64_t el_load_encoded(el_engine* engine, int32_t slot, const uint8_t* data, size_t size,
                     char* error, size_t error_size);
 EL_PUBLIC int el_unload_adapter(el_engine* engine, int32_t slot, char* error, size_t error_size);
 

@@ -52,9 +52,20 @@ void el_close(el_engine* engine) { delete engine; }
 
 el_description el_describe(const el_engine* engine) { return engine->engine.describe(); }
 
-int el_load_adapter(el_engine* engine, int32_t slot, const el_lora_pair* pairs, int32_t num_pairs,
-                    char* error, size_t error_size) {
-  return guarded(error, error_size, [&] { engine->engine.slots().load(slot, pairs, num_pairs); });
+int64_t el_load_adapter(el_engine* engine, int32_t slot, const el_lora_pair* pairs,
+                        int32_t num_pairs, char* error, size_t error_size) {
+  size_t bytes = 0;
+  const int status = guarded(
+      error, error_size, [&] { bytes = engine->engine.slots().load(slot, pairs, num_pairs); });
+  return status == 0 ? static_cast<int64_t>(bytes) : status;
+}
+
+int64_t el_load_encoded(el_engine* engine, int32_t slot, const uint8_t* data, size_t size,
+                        char* error, size_t error_size) {
+  size_t bytes = 0;
+  const int status = guarded(
+      error, error_size, [&] { bytes = engine->engine.slots().load_encoded(slot, data, size); });
+  return status == 0 ? static_cast<int64_t>(bytes) : status;
 }
 
 int el_unload_adapter(el_engine* engine, int32_t slot, char* error, size_t error_size) {

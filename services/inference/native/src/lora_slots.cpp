@@ -181,29 +181,65 @@ void LoraSlots::check_pairs(const el_lora_pair* pairs, int num_pairs) const {
   }
 }
 
-void LoraSlots::load(int slot, const el_lora_pair* pairs, int num_pairs) {
-  require(slot >= 0 && slot < max_loras_, "there is no such adapter slot");
-  check_pairs(pairs, num_pairs);
+void LoraSlots::check_fit(const EncodedModule& module) const {
+  require(static_cast<size_t>(module.layer) < num_layers_, "an adapter module is out of range");
+  require(module.components.size() <= static_cast<size_t>(max_rank_),
+          "an adapter module's rank is out of range");
+  require(module.in == in_features(module.module) && module.out == out_features(module.module),
+          "an adapter module's factors do not have the model's sizes");
+}
+
+void LoraSlots::begin_load(int slot) {
   int expected = kEmpty;
   require(guard(slot).state.compare_exchange_strong(expected, kChanging),
           "the adapter slot is taken");
-  uint8_t* at = memory_ + static_cast<size_t>(slot) * slot_bytes_;
+}
+
+LoraModule& LoraSlots::place(int slot, int layer, int module, int rank, float scaling,
+                             size_t& used) {
+  uint8_t* a = memory_ + static_cast<size_t>(slot) * slot_bytes_ + used;
+  uint8_t* b = a + a_bytes(rank, in_features(module));
+  used += a_bytes(rank, in_features(module)) + b_bytes(rank, out_features(module));
+  LoraModule& placed = modules_[index(slot, layer, module)];
+  placed = {rank, scaling, a, b};
+  return placed;
+}
+
+// A slot reads as zeros before it is loaded, which as a biased byte with scale 0 is 0.
+size_t LoraSlots::load(int slot, const el_lora_pair* pairs, int num_pairs) {
+  require(slot >= 0 && slot < max_loras_, "there is no such adapter slot");
+  check_pairs(pairs, num_pairs);
+  begin_load(slot);
+  size_t used = 0;
   for (int i = 0; i < num_pairs; i++) {
     const el_lora_pair& pair = pairs[i];
+    const LoraModule& to = place(slot, pair.layer, pair.module, pair.rank, pair.scaling, used);
     const int in = in_features(pair.module);
     const int out = out_features(pair.module);
-    uint8_t* a = at;
-    uint8_t* b = a + a_bytes(pair.rank, in);
-    at = b + b_bytes(pair.rank, out);
-    // A slot reads as zeros before it is loaded, which as a biased byte with scale 0 is 0.
     for (int j = 0; j < pair.rank; j++)
-      write_a_row(pair.lora_a + static_cast<size_t>(j) * static_cast<size_t>(in), in, j, a);
+      write_a_row(pair.lora_a + static_cast<size_t>(j) * static_cast<size_t>(in), in, j, to.a);
     for (int o = 0; o < out; o++)
       write_b_row(pair.lora_b + static_cast<size_t>(o) * static_cast<size_t>(pair.rank), pair.rank,
-                  o, b);
-    modules_[index(slot, pair.layer, pair.module)] = {pair.rank, pair.scaling, a, b};
+                  o, to.b);
   }
   guard(slot).state.store(kLoaded);
+  return used;
+}
+
+size_t LoraSlots::load_encoded(int slot, const uint8_t* data, size_t size) {
+  require(slot >= 0 && slot < max_loras_, "there is no such adapter slot");
+  const EncodedAdapter adapter(data, size);
+  for (const EncodedModule& module : adapter.modules()) check_fit(module);
+  begin_load(slot);
+  size_t used = 0;
+  for (const EncodedModule& module : adapter.modules()) {
+    const auto rank = static_cast<int>(module.components.size());
+    const LoraModule& to = place(slot, module.layer, module.module, rank, module.scaling, used);
+    for (int row = 0; row < rank; row++) adapter.write_a_row(module, row, to.a);
+    for (int first = 0; first < rank; first += 4) adapter.write_b_rows(module, first, to.b);
+  }
+  guard(slot).state.store(kLoaded);
+  return used;
 }
 
 void LoraSlots::unload(int slot) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "edgelora_native.h"
+#include "encoded_adapter.h"
 #include "packed_file.h"
 
 namespace edgelora {
@@ -19,10 +20,10 @@ struct LoraModule {
   int rank = 0;
   float scaling = 0.0f;
   // Q8 blocks as in kernels.h: ceil(rank / 16) blocks of `in` inputs; rows beyond the rank are 0.
-  const uint8_t* a = nullptr;
+  uint8_t* a = nullptr;
   // out / 16 blocks: half scale[16], one for each output, then ceil(rank / 4) times 64 bytes; byte
   // (output, j) of part p belongs to rank 4p + j. value = scale * (byte - 128)
-  const uint8_t* b = nullptr;
+  uint8_t* b = nullptr;
 
   static size_t b_block_bytes(int rank) { return 32 + (static_cast<size_t>(rank) + 3) / 4 * 64; }
 };
@@ -48,8 +49,9 @@ class LoraSlots {
   bool hold(int slot);
   void release(int slot);
 
-  // Checks everything before it writes anything; throws Error.
-  void load(int slot, const el_lora_pair* pairs, int num_pairs);
+  // Checks everything before it writes anything; throws Error. Returns the bytes the slot holds.
+  size_t load(int slot, const el_lora_pair* pairs, int num_pairs);
+  size_t load_encoded(int slot, const uint8_t* data, size_t size);
   void unload(int slot);
 
  private:
@@ -65,6 +67,10 @@ class LoraSlots {
   }
   Guard& guard(int slot) const { return guards_[static_cast<size_t>(slot)]; }
   void check_pairs(const el_lora_pair* pairs, int num_pairs) const;
+  void check_fit(const EncodedModule& module) const;
+  void begin_load(int slot);
+  // Places the factors of a module behind those before it; `used` counts their bytes.
+  LoraModule& place(int slot, int layer, int module, int rank, float scaling, size_t& used);
   static size_t a_bytes(int rank, int in);
   static size_t b_bytes(int rank, int out);
 

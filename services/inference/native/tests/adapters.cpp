@@ -105,9 +105,9 @@ EnginePointer open(const std::string& path, const el_limits& limits, Refusal& re
 
 Refusal load(el_engine* engine, int32_t slot, const std::vector<el_lora_pair>& pairs) {
   char error[kErrorSize] = "";
-  const int status = el_load_adapter(engine, slot, pairs.data(), static_cast<int32_t>(pairs.size()),
-                                     error, sizeof error);
-  expect((status != 0) == (error[0] != '\0'), "a refusal has a status and a text");
+  const int64_t bytes = el_load_adapter(engine, slot, pairs.data(),
+                                        static_cast<int32_t>(pairs.size()), error, sizeof error);
+  expect((bytes < 0) == (error[0] != '\0'), "a refusal has a status and a text");
   return error;
 }
 

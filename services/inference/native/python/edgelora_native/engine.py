@@ -1,7 +1,7 @@
 """The Python face of the C interface in include/edgelora_native.h.
 
 Calls release the interpreter lock. An engine belongs to one thread at a time, but for
-`load_adapter`, which another one may call beside it.
+`load_adapter` and `load_encoded`, which another one may call beside it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
 from typing import Protocol
 
@@ -165,6 +166,15 @@ def _load_library() -> ctypes.CDLL:
         ctypes.c_int32,
         *error,
     ]
+    library.el_load_adapter.restype = ctypes.c_int64
+    library.el_load_encoded.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_int32,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        *error,
+    ]
+    library.el_load_encoded.restype = ctypes.c_int64
     library.el_unload_adapter.argtypes = [ctypes.c_void_p, ctypes.c_int32, *error]
     library.el_forward.argtypes = [
         ctypes.c_void_p,
@@ -226,8 +236,11 @@ class Engine:
         if getattr(self, "_handle", None) is not None:
             self.close()
 
-    def load_adapter(self, slot: int, factors: Sequence[AdapterFactors]) -> None:
-        """Writes an adapter into an empty slot. Raises NativeError; then the slot is as before."""
+    def load_adapter(self, slot: int, factors: Sequence[AdapterFactors]) -> int:
+        """Writes an adapter into an empty slot and returns the bytes it holds there.
+
+        Raises NativeError; then the slot is as before.
+        """
         pairs = (_LoraPair * len(factors))()
         kept: list[NDArray[np.float32]] = []
         for pair, factor in zip(pairs, factors, strict=True):
@@ -242,8 +255,26 @@ class Engine:
             pair.lora_a, pair.lora_b = lora_a.ctypes.data, lora_b.ctypes.data
         # Not the buffer of the thread that runs the steps.
         error = ctypes.create_string_buffer(_ERROR_SIZE)
-        if _LIBRARY.el_load_adapter(self._open(), slot, pairs, len(pairs), error, _ERROR_SIZE):
+        num_bytes: int = _LIBRARY.el_load_adapter(
+            self._open(), slot, pairs, len(pairs), error, _ERROR_SIZE
+        )
+        if num_bytes < 0:
             raise NativeError(error.value.decode())
+        return num_bytes
+
+    def load_encoded(self, slot: int, data: bytes | bytearray | memoryview | mmap) -> int:
+        """Decodes a file in the form of docs/codec.md straight into an empty slot.
+
+        Returns the bytes it holds there. Raises NativeError; then the slot is as before.
+        """
+        view = np.frombuffer(data, dtype=np.uint8)
+        error = ctypes.create_string_buffer(_ERROR_SIZE)
+        num_bytes: int = _LIBRARY.el_load_encoded(
+            self._open(), slot, view.ctypes.data, view.size, error, _ERROR_SIZE
+        )
+        if num_bytes < 0:
+            raise NativeError(error.value.decode())
+        return num_bytes
 
     def unload_adapter(self, slot: int) -> None:
         """Empties a slot and zeroes its memory."""

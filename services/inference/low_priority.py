@@ -1,0 +1,17 @@
+"""Lets a thread give way to those that run the steps. Does nothing where the system can not."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+_NICENESS = 10
+
+
+def lower_thread_priority() -> None:
+    """Lowers the priority of the calling thread alone, for good.
+
+    Linux counts a thread as a process here (setpriority(2), notes).
+    """
+    if hasattr(os, "setpriority") and os.uname().sysname == "Linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
