@@ -10,7 +10,7 @@ _PIECE_BYTES = 16 * 1024
 
 
 class TcpProxy:
-    """Forwards connections to a port; its behaviour may change at any time."""
+    """Forwards connections to a port; cuts and stalls hold for connections made from then on."""
 
     def __init__(self, upstream_port: int) -> None:
         self._upstream_port = upstream_port
@@ -22,7 +22,8 @@ class TcpProxy:
         """Closes a connection after so many bytes back; counted for each connection."""
         self.stall_after_bytes: int | None = None
         """As `cut_after_bytes`, but the connection stays open and silent."""
-        self.bytes_per_second: int | None = None
+        self.crawl_after_bytes: int | None = None
+        """As `cut_after_bytes`, but the connection goes on with a byte a second."""
         self.answer: bytes | None = None
         """Answers every connection with this, without asking the server."""
         self.stalled = asyncio.Event()
@@ -45,6 +46,16 @@ class TcpProxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def drop_connections(self) -> None:
+        """Cuts all connections there are."""
+        for task in self._tasks:
+            task.cancel()
+
+    def heal(self, now: bool) -> None:
+        """Lets connections to come alone, when `now` is true."""
+        if now:
+            self.cut_after_bytes = self.stall_after_bytes = self.crawl_after_bytes = None
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -55,7 +66,7 @@ class TcpProxy:
             try:
                 await self._forward(reader, writer)
             finally:
-                writer.transport.abort() if self.cut_after_bytes else writer.close()
+                writer.close()
                 self._tasks.discard(task)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,21 +86,28 @@ class TcpProxy:
 
     async def _back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sent = 0
-        while data := await reader.read(min(_PIECE_BYTES, self.bytes_per_second or _PIECE_BYTES)):
-            end = self.cut_after_bytes or self.stall_after_bytes
-            if end is not None:
-                data = data[: max(0, end - sent)]
-            writer.write(data)
-            await writer.drain()
+        # Of this connection, whatever is set for later ones.
+        cut, stall, crawl = self.cut_after_bytes, self.stall_after_bytes, self.crawl_after_bytes
+        ends = [end for end in (cut, stall, crawl) if end is not None]
+        end = min(ends) if ends else None
+        while data := await reader.read(_PIECE_BYTES):
+            await self._send(writer, data if end is None else data[: end - sent])
             sent += len(data)
-            self.bytes_back += len(data)
-            if end is not None and sent >= end:
-                if self.cut_after_bytes is None:
-                    self.stalled.set()
-                    await asyncio.Event().wait()
+            if end is None or sent < end:
+                continue
+            if cut is not None:
                 return
-            if self.bytes_per_second is not None:
-                await asyncio.sleep(len(data) / self.bytes_per_second)
+            self.stalled.set()
+            if stall is not None:
+                await asyncio.Event().wait()
+            while byte := await reader.read(1):
+                await self._send(writer, byte)
+                await asyncio.sleep(1.0)
+
+    async def _send(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        writer.write(data)
+        await writer.drain()
+        self.bytes_back += len(data)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -50,6 +50,9 @@ class FetchedPackage:
     config_path: Path
     weights_path: Path
     probe_path: Path | None
+    weights_bytes: int
+    weights_sha256: bytes
+    """Found while they arrived, equal to the manifest's."""
     manifest_digest: str
     source: str
     """`REMOTE/NAME@sha256:...`: the reference that brings the same bytes again."""
@@ -149,7 +152,8 @@ class RemoteFetcher:
             except TimeoutError:
                 raise self._noted(remote, key, unreachable("it does not answer in time")) from None
             except RemoteFailure as failure:
-                raise self._noted(remote, key, failure) from failure
+                self._noted(remote, key, failure)
+                raise
             finally:
                 self.counters.resolve_s += self._clock_s() - started_s
             self._book.clear(remote.name)
@@ -195,6 +199,8 @@ class RemoteFetcher:
             config_path=paths["config"],
             weights_path=paths["weights"],
             probe_path=paths.get("probe"),
+            weights_bytes=manifest.layers["weights"].size_bytes,
+            weights_sha256=bytes.fromhex(manifest.layers["weights"].digest.removeprefix("sha256:")),
             manifest_digest=manifest.digest,
             source=str(reference.pinned(manifest.digest)),
             total_bytes=manifest.total_bytes,

@@ -202,11 +202,9 @@ def faulty(why: str) -> RemoteFailure:
 
 
 def _why(error: Exception) -> str:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLError):
-            return "its certificate or its TLS is not accepted"
-        cause = cause.__cause__
+    # The library wraps what happened, without a chain.
+    if any(isinstance(wrapped, ssl.SSLError) for wrapped in (error, *error.args)):
+        return "its certificate or its TLS is not accepted"
     return "the connection failed"
 
 
