@@ -198,7 +198,7 @@ async def test_a_killed_worker_ends_its_stream_within_a_second_F04(bench, hold_a
         async with asyncio.timeout(1):
             async for event in events:
                 seen.append(event)
-    assert caught.value.code is grpc.StatusCode.UNAVAILABLE
+    assert caught.value.code == "UNAVAILABLE"
     assert caught.value.retry_after_s == 1.0
     assert not any(isinstance(event, Usage | Done) for event in seen)
 

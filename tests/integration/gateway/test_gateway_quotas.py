@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import grpc
 import pytest
 
 from edgelora.errors import QuotaExceededError
@@ -33,7 +32,7 @@ async def test_of_100_requests_at_once_exactly_the_cap_is_admitted_T40(gateway):
     refusals = [outcome for outcome in outcomes if isinstance(outcome, QuotaExceededError)]
     streams = [outcome for outcome in outcomes if not isinstance(outcome, QuotaExceededError)]
     assert (len(streams), len(refusals)) == (5, 95)
-    assert all(refusal.code is grpc.StatusCode.RESOURCE_EXHAUSTED for refusal in refusals)
+    assert all(refusal.code == "RESOURCE_EXHAUSTED" for refusal in refusals)
     assert all(refusal.retry_after_s == 1.0 for refusal in refusals)
     # Another tenant's room is its own.
     assert isinstance(await anext(other.generate("Hi")), object)
@@ -104,7 +103,7 @@ async def test_killing_the_gateway_refills_no_quota_and_stops_its_streams_F01_T4
     with pytest.raises(Exception) as caught:
         async for _ in events:
             pass
-    assert caught.value.code is grpc.StatusCode.UNAVAILABLE
+    assert caught.value.code == "UNAVAILABLE"
     async with asyncio.timeout(2):
         await call.ended.wait()  # the worker noticed
     await bench.start_gateway_process()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-import grpc
 import pytest
 import pytest_asyncio
 
@@ -216,7 +215,7 @@ async def test_a_killed_worker_ends_its_stream_within_a_second_and_its_successor
         async with asyncio.timeout(1):
             async for event in events:
                 seen.append(event)
-    assert caught.value.code is grpc.StatusCode.UNAVAILABLE
+    assert caught.value.code == "UNAVAILABLE"
     assert not any(isinstance(event, Usage | Done) for event in seen)
     node.inference.process.wait()
 
