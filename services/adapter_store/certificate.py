@@ -59,14 +59,17 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMetric:
-    """The adapter's own probe: the share of its lines of which every token of the answer is the
-    likeliest one after the tokens before it."""
+    """The adapter's own probe: what is right of its answers, each token after those before it."""
 
     lines: int
     before: float
-    """Of the original adapter."""
+    """Share of the lines of which every token of the answer is the likeliest one, with the
+    original adapter."""
     after: float
-    """Of the encoded adapter."""
+    """With the encoded adapter."""
+    tokens_before: float
+    """Share of the answers' tokens that are the likeliest ones, with the original adapter."""
+    tokens_after: float
     divergence: Divergence
     """On the answers of the probe."""
 

@@ -87,8 +87,8 @@ async def run_child(
         async with asyncio.timeout(timeout_s):
             process.stdin.write(orders)
             process.stdin.close()
-            answer = await _read_answer(process.stdout)
-            stored = None if answer is None else await _store_payload(process.stdout, payload)
+            answer = await read_answer(process.stdout)
+            stored = None if answer is None else await store_payload(process.stdout, payload)
             exit_code = await process.wait()
     except TimeoutError:
         raise ChildFailedError(f"it took more than {timeout_s:g} s") from None
@@ -103,8 +103,8 @@ async def run_child(
     return answer, stored
 
 
-async def _read_answer(output: StreamReader) -> bytes | None:
-    """None when it ends too early."""
+async def read_answer(output: StreamReader) -> bytes | None:
+    """The JSON of an answer, None when the output ends too early. Raises ChildFailedError."""
     try:
         length = int.from_bytes(await output.readexactly(LENGTH_BYTES), "little")
         if length > _MAX_ANSWER_BYTES:
@@ -114,7 +114,12 @@ async def _read_answer(output: StreamReader) -> bytes | None:
         return None
 
 
-async def _store_payload(output: StreamReader, payload: Payload | None) -> StoredPayload | None:
+async def store_payload(output: StreamReader, payload: Payload | None) -> StoredPayload | None:
+    """Writes and syncs all that follows an answer; None when nothing does.
+
+    Raises ChildFailedError when it is more than allowed, ResourcePressureError when it can not be
+    written; then part of the file may be there.
+    """
     first = await output.read(_PIECE_BYTES)
     if not first:
         return None
