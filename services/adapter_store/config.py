@@ -56,6 +56,8 @@ class AdapterStoreConfig:
     """FLASH_BUDGET: most bytes of all blobs; 0, the default: as much as the disk has."""
     flash_min_residency_s: float
     """FLASH_MIN_RESIDENCY: an adapter used more recently is not evicted, default 60s."""
+    remotes_file: Path | None
+    """REMOTES_FILE: TOML file with the remotes tenants may install from; absent: none."""
     max_pinned_per_tenant: int
     """MAX_PINNED_PER_TENANT: default 4."""
 
@@ -86,6 +88,7 @@ class AdapterStoreConfig:
             min_free_bytes=settings.size_bytes("MIN_FREE_BYTES", 64 * _MIB),
             flash_budget_bytes=settings.size_bytes("FLASH_BUDGET", 0) or None,
             flash_min_residency_s=settings.duration_s("FLASH_MIN_RESIDENCY", 60.0),
+            remotes_file=Path(name) if (name := settings.text("REMOTES_FILE", "")) else None,
             max_pinned_per_tenant=settings.integer(
                 "MAX_PINNED_PER_TENANT", 4, low=0, high=1_000_000
             ),

@@ -1,31 +1,71 @@
-"""The remote tier as the store's other parts see it."""
+"""The remote tier as the store's other parts see it: packages that arrive, files and all."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-from edgelora.errors import NotFoundError
 from services.adapter_store.arrivals import OnProgress, Package
-from services.adapter_store.config import AdapterStoreConfig
+from services.adapter_store.config import PREFIX, AdapterStoreConfig
+from services.adapter_store.remotes.assembly import assemble_fetcher
+from services.adapter_store.remotes.fetcher import RemoteFetcher
+from services.adapter_store.remotes.reference import parse_reference
+from services.adapter_store.remotes.remotes_file import load_remotes
+from services.adapter_store.threads import in_thread
+from services.adapter_store.upload import AdapterFiles
+
+QUARANTINE_DIRECTORY = "quarantine"
+_PARTIALS = 2
+"""Adapters of the largest size that unfinished transfers may take together."""
 
 
 class RemotePackages:
     """Brings packages of the remotes the operator set up."""
 
-    @classmethod
-    @asynccontextmanager
-    async def open(
-        cls, config: AdapterStoreConfig, quarantine: Path
-    ) -> AsyncIterator[RemotePackages]:
-        """Opens the remotes of the settings."""
-        yield cls()
+    def __init__(self, fetcher: RemoteFetcher) -> None:
+        self._fetcher = fetcher
 
     @asynccontextmanager
     async def bring(
         self, tenant_id: str, reference: str, on_progress: OnProgress
     ) -> AsyncIterator[Package]:
         """See Packages."""
-        raise NotFoundError("the operator has set up no remote of this name", field="package")
-        yield
+        fetched = await self._fetcher.fetch_package(
+            tenant_id, parse_reference(reference), on_progress=on_progress
+        )
+        try:
+            yield Package(
+                reference=fetched.source,
+                files=AdapterFiles(
+                    directory=fetched.directory,
+                    config=fetched.config_path,
+                    weights=fetched.weights_path,
+                    probe=fetched.probe_path,
+                    weights_bytes=fetched.weights_bytes,
+                    weights_sha256=fetched.weights_sha256,
+                ),
+                received_bytes=fetched.total_bytes,
+            )
+        finally:
+            await in_thread(fetched.discard)
+
+
+@asynccontextmanager
+async def open_packages(config: AdapterStoreConfig) -> AsyncIterator[RemotePackages]:
+    """Opens the remotes of the settings. Raises ConfigError for a remotes file with mistakes."""
+    remotes = {}
+    if config.remotes_file is not None:
+        remotes = load_remotes(config.remotes_file, f"{PREFIX}REMOTES_FILE")
+    fetcher = await asyncio.to_thread(
+        assemble_fetcher,
+        remotes,
+        config.directory / QUARANTINE_DIRECTORY,
+        max_weights_bytes=config.max_adapter_bytes,
+        max_partial_bytes=_PARTIALS * config.max_adapter_bytes,
+        min_free_bytes=config.min_free_bytes,
+    )
+    try:
+        yield RemotePackages(fetcher)
+    finally:
+        await fetcher.aclose()

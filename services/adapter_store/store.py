@@ -13,7 +13,7 @@ from services.adapter_store.config import AdapterStoreConfig
 from services.adapter_store.flash_tier import FlashTier
 from services.adapter_store.library import AdapterLibrary
 from services.adapter_store.registration import RegistrationDesk
-from services.adapter_store.remote_packages import RemotePackages
+from services.adapter_store.remote_packages import open_packages
 from services.adapter_store.residency import Residency
 from services.adapter_store.storage import Storage
 from services.adapter_store.threads import in_thread
@@ -111,7 +111,7 @@ async def open_store(
                 # Counters only: the next turn writes what changes from now on.
                 get_logger().warning("usage_not_written")
 
-    async with RemotePackages.open(config, storage.staging) as packages:
+    async with open_packages(config) as packages:
         arrivals = Arrivals(
             reserved_name=base.name,
             uploads=uploads,

@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from edgelora.v1 import adapter_store_service_pb2 as pb
 from edgelora.v1 import adapter_store_service_pb2_grpc as rpc
 from edgelora.v1.adapter_pb2 import AdapterSelection, ResolvedAdapter
-from edgelora.v1.ticket_pb2 import Sealed, Ticket
+from edgelora.v1.ticket_pb2 import Sealed, Ticket, WarmUpPermit
 from services.chassis.base_model import BaseModel
 from services.chassis.channel import open_channel, translate_errors
 from services.chassis.claims import seal_claim, seal_ticket
@@ -169,6 +169,17 @@ class StoreClient:
             ),
         )
 
+    def permit(self, tenant_id: str, digest: str, life_s: float = 60.0) -> Sealed:
+        """A warm-up permit as the store makes it."""
+        return self.sealer.seal(
+            WarmUpPermit(
+                tenant_id=tenant_id,
+                digest=digest,
+                worker="w",
+                expires_at_boot_s=boot_clock_s() + life_s,
+            )
+        )
+
     def header(self, tenant_id: str, files: AdapterFiles, **fields) -> pb.StoreUploadHeader:
         """The first message of an upload."""
         values = {
@@ -198,6 +209,40 @@ class StoreClient:
         request = pb.ResolveAdaptersRequest(claim=self.claim(tenant_id), adapters=adapters)
         with translate_errors():
             return await self.stub.ResolveAdapters(request, timeout=20)
+
+    async def install(self, tenant_id: str, package: str, **fields):
+        """Installs a package; returns the progress told and the outcome."""
+        request = pb.AdapterStoreServiceInstallAdapterRequest(
+            claim=self.claim(tenant_id), package=package, **fields
+        )
+        progress = []
+        with translate_errors():
+            async for response in self.stub.InstallAdapter(request, timeout=60):
+                if response.WhichOneof("event") == "registered":
+                    return progress, response.registered
+                progress.append(response.progress)
+        raise AssertionError("the installation ended without an outcome")
+
+    async def get(self, tenant_id: str, adapter: str):
+        """Everything about one adapter."""
+        request = pb.AdapterStoreServiceGetAdapterRequest(
+            claim=self.claim(tenant_id), adapter=adapter
+        )
+        with translate_errors():
+            return (await self.stub.GetAdapter(request, timeout=20)).adapter
+
+    async def pin(self, tenant_id: str, adapter: str, *, is_pinned: bool = True):
+        """Pins an adapter, or lets it go."""
+        request = pb.AdapterStoreServicePinAdapterRequest(
+            claim=self.claim(tenant_id), adapter=adapter, is_pinned=is_pinned
+        )
+        with translate_errors():
+            return (await self.stub.PinAdapter(request, timeout=20)).adapter
+
+    async def tiers(self):
+        """The statistics of the tiers."""
+        with translate_errors():
+            return (await self.stub.GetTiers(pb.GetTiersRequest(), timeout=20)).tiers
 
     async def list(self, tenant_id: str, **page):
         """Lists a tenant's adapters."""
