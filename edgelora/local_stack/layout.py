@@ -63,6 +63,11 @@ class StackLayout:
         return self.home / "keys"
 
     @property
+    def remotes_file(self) -> Path:
+        """Names the remotes adapters may be installed from; written by the operator, or absent."""
+        return self.home / "remotes.toml"
+
+    @property
     def logs(self) -> Path:
         return self.home / "logs"
 

@@ -132,6 +132,7 @@ def _specs(
             redis_password_file=password_file,
             model_dir=layout.home / "models" / options.model,
             store_dir=layout.home / "adapters",
+            remotes_file=layout.remotes_file if layout.remotes_file.is_file() else None,
             gateway_dir=layout.home / "gateway",
             pids_dir=layout.pids,
         )

@@ -33,6 +33,8 @@ class Wiring:
     redis_password_file: Path | None
     model_dir: Path
     store_dir: Path
+    remotes_file: Path | None
+    """Where the operator names the remotes; None leaves it to the launcher's environment."""
     gateway_dir: Path
     pids_dir: Path
 
@@ -54,6 +56,11 @@ def service_environments(wiring: Wiring) -> dict[str, dict[str, str]]:
             **(
                 {"EDGELORA_STORE_REDIS_PASSWORD_FILE": str(wiring.redis_password_file)}
                 if wiring.redis_password_file
+                else {}
+            ),
+            **(
+                {"EDGELORA_STORE_REMOTES_FILE": str(wiring.remotes_file)}
+                if wiring.remotes_file
                 else {}
             ),
         },

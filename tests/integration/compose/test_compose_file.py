@@ -173,6 +173,7 @@ def test_the_settings_are_those_of_the_local_stack():
             redis_password_file=paths,
             model_dir=paths,
             store_dir=paths,
+            remotes_file=None,
             gateway_dir=paths,
             pids_dir=paths,
         )

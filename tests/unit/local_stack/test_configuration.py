@@ -64,6 +64,7 @@ def environments(tmp_path):
             redis_password_file=secret,
             model_dir=Path("/models/m"),
             store_dir=Path("/adapters"),
+            remotes_file=Path("/remotes.toml"),
             gateway_dir=Path("/gateway"),
             pids_dir=Path("/pids"),
         )
