@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 _RUNS_AT_ONCE = 512
 """Keeps one step's costs, 2^window for each run, in the processor's cache."""
+_UNREACHABLE = np.float32(1e30)
 
 
 def search_indices(
@@ -46,30 +47,33 @@ def _viterbi(
     length, runs = values.shape
     choices = 1 << bits
     states = table.size // choices
-    # The squared distance without the value's own square, which is the same for every path.
-    squares = (table * table)[:, np.newaxis]
-    slopes = (-2 * table)[:, np.newaxis]
-    # costs[t, s]: of the best path to state s, which is the past bits, before value t.
-    costs = np.empty((length + 1, states, runs), np.float32)
-    costs[0] = np.float32(np.inf)
-    costs[0, 0] = 0
+    # A window's upper bits are the state after it, its lower `bits` bits tell the windows apart
+    # that end in one state. They replace the last bits of the cost's mantissa, whose order is the
+    # same as an integer: so the least of the costs says whose it is.
+    mask = np.int32(choices - 1)
+    choice = (np.arange(table.size, dtype=np.int32) & mask)[:, np.newaxis]
+    column = table[:, np.newaxis]
     reached = np.empty((table.size, runs), np.float32)
+    keys = reached.view(np.int32)
+    costs = np.full((states, runs), _UNREACHABLE)
+    costs[0] = 0
+    best = np.empty((states, runs), np.int32)
+    came_by = np.empty((length, states, runs), np.uint8)
     for step in range(length):
-        np.multiply(slopes, values[step], out=reached)
-        reached += squares
-        # A window's lower bits are the state before it, its upper bits the state after it.
+        np.subtract(column, values[step], out=reached)
+        np.multiply(reached, reached, out=reached)
         by_past = reached.reshape(choices, states, runs)
-        by_past += costs[step]
-        np.minimum.reduce(reached.reshape(states, choices, runs), axis=1, out=costs[step + 1])
+        by_past += costs
+        keys &= ~mask
+        keys |= choice
+        np.minimum.reduce(keys.reshape(states, choices, runs), axis=1, out=best)
+        np.bitwise_and(best, mask, out=came_by[step], casting="unsafe")
+        costs = best.view(np.float32)
     windows = np.empty((length, runs), np.uint8)
-    state = costs[length].argmin(axis=0)
+    state = best.argmin(axis=0)
     run = np.arange(runs)
-    oldest = np.arange(choices)[:, np.newaxis]
     for step in range(length - 1, -1, -1):
-        candidates = (state << bits) + oldest
-        past = candidates & (states - 1)
-        levels = table[candidates]
-        total = levels * levels - 2 * levels * values[step] + costs[step][past, run]
-        windows[step] = candidates[total.argmin(axis=0), run]
-        state = windows[step] & (states - 1)
+        window = (state << bits) | came_by[step].ravel().take(state * runs + run)
+        windows[step] = window
+        state = window & (states - 1)
     return windows
