@@ -7,6 +7,7 @@
 #   make native-sanitize     its checks under the address, undefined and thread sanitizers, longer
 #   make native-fuzz         its fuzz targets for FUZZ_SECONDS (600) of processor time
 #   make native-lint         clang-tidy on it; docs/operations.md names the tools these three need
+#   make store-faults        the adapter store over storage that fails, at every call (minutes)
 #   make bench-peers         environments for the engines the benchmarks compare with
 #   make bench-results       every benchmark into bench/results, then the page (an hour, idle machine)
 #   make bench-page          bench/RESULTS.md and its pictures from bench/results
@@ -28,6 +29,7 @@ native := $(shell find services/inference/native \( -name '.*' -o -name __pycach
 weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 
 .DELETE_ON_ERROR:
+.PHONY: store-faults
 .PHONY: bench-peers bench-results bench-page native-sanitize native-fuzz native-lint
 .PHONY: help run test setup native lint format protos demo-adapters compose-check clean distclean
 
@@ -84,6 +86,9 @@ demo-adapters: $(VENV)/.ready-train $(weights)
 
 compose-check: $(VENV)/.ready-dev
 	@$(bin)/pytest tests/integration/compose
+
+store-faults: $(VENV)/.ready-dev
+	@EDGELORA_STORE_FAULTS=all $(bin)/pytest -v tests/integration/adapter_store/test_storage_faults.py
 
 # PEERS='llama.cpp vllm' makes only some.
 bench-peers: $(VENV)/.ready-dev

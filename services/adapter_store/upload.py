@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Literal
 
 from edgelora.adapter_format import MAX_CONFIG_BYTES
@@ -70,13 +71,16 @@ class StagedUpload:
         self._sizes = {kind: size_bytes for kind, size_bytes in sizes.items() if size_bytes}
         self._written: dict[FileKind, int] = dict.fromkeys(self._sizes, 0)
         self._weights_hash = hashlib.sha256()
-        with storage_errors():
-            self._files = {
-                kind: os.open(
-                    directory / kind, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
-                )
-                for kind in self._sizes
-            }
+        self._files: dict[FileKind, int] = {}
+        try:
+            with storage_errors():
+                for kind in self._sizes:
+                    self._files[kind] = os.open(
+                        directory / kind, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+                    )
+        except ResourcePressureError:
+            self.close()
+            raise
 
     def files(self) -> AdapterFiles:
         """What was written, once it is finished."""
@@ -133,12 +137,11 @@ class StagedUpload:
                 os.fsync(descriptor)
         return self.files()
 
-    def discard(self) -> None:
-        """Removes whatever is left of the upload."""
+    def close(self) -> None:
+        """Closes the files, complete or not."""
         for descriptor in self._files.values():
             os.close(descriptor)
         self._files = {}
-        shutil.rmtree(self.directory, ignore_errors=True)
 
     def _check_complete(self, kind: FileKind) -> None:
         written_bytes, announced_bytes = self._written.get(kind, 0), self._sizes.get(kind, 0)
@@ -160,7 +163,10 @@ class UploadArea:
         self._max_adapter_bytes = max_adapter_bytes
         self._max_uploads = max_uploads
         self._min_free_bytes = min_free_bytes
+        # Uploads begin and end in threads.
+        self._changing = Lock()
         self._announced: dict[StagedUpload, int] = {}
+        self._leftovers: set[Path] = set()
         directory.mkdir(mode=0o700, exist_ok=True)
         directory.chmod(0o700)
 
@@ -181,6 +187,20 @@ class UploadArea:
         ResourcePressureError.
         """
         self._check_sizes(sizes)
+        with self._changing:
+            # Storage that would not let go of these may have recovered.
+            for directory in tuple(self._leftovers):
+                self._clear(directory)
+            return self._admit(sizes)
+
+    def end(self, upload: StagedUpload) -> None:
+        """Gives the place back and leaves nothing behind."""
+        upload.close()
+        with self._changing:
+            self._announced.pop(upload, None)
+            self._clear(upload.directory)
+
+    def _admit(self, sizes: Mapping[FileKind, int]) -> StagedUpload:
         if len(self._announced) >= self._max_uploads:
             raise QueueFullError(
                 f"{self._max_uploads} uploads are running: try again", retry_after_s=1.0
@@ -195,14 +215,20 @@ class UploadArea:
             )
         with storage_errors():
             private = Path(tempfile.mkdtemp(dir=self._directory))
-        upload = StagedUpload(private, sizes)
+        try:
+            upload = StagedUpload(private, sizes)
+        except ResourcePressureError:
+            self._clear(private)
+            raise
         self._announced[upload] = wanted
         return upload
 
-    def end(self, upload: StagedUpload) -> None:
-        """Gives the place back and leaves nothing behind."""
-        self._announced.pop(upload, None)
-        upload.discard()
+    def _clear(self, directory: Path) -> None:
+        shutil.rmtree(directory, ignore_errors=True)
+        if directory.exists():
+            self._leftovers.add(directory)
+        else:
+            self._leftovers.discard(directory)
 
     def _check_sizes(self, sizes: Mapping[FileKind, int]) -> None:
         limits: dict[FileKind, int] = {

@@ -1,7 +1,11 @@
-"""Structured logs: JSON lines on standard output, one line for each RPC. Never user text."""
+"""Structured logs: JSON lines on standard output, one line for each RPC. Never user text.
+
+Lines that can not be written, to a full disk for example, are dropped: no request fails of them.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 
@@ -28,12 +32,37 @@ def configure_logging(service: str, level: str = "info") -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(),
+        logger_factory=_LossyLines(),
     )
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     # gRPC logs a traceback when a client leaves in the middle of a write to it. That is no fault,
     # and the call's own line tells of it; what a handler raises never gets past the interceptor.
     logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)
+
+
+class _LossyLines:
+    """The logger of the process, and the factory of itself."""
+
+    def __init__(self) -> None:
+        self._num_dropped = 0
+
+    def __call__(self, *_arguments: object) -> _LossyLines:
+        return self
+
+    def msg(self, line: str) -> None:
+        """Writes a line, after the number of those that could not be written before it."""
+        if self._num_dropped:
+            event = {"num_lines": self._num_dropped, "level": "warning", "event": "log_lines_lost"}
+            line = f"{json.dumps(event)}\n{line}"
+        try:
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+        except OSError:
+            self._num_dropped += 1
+        else:
+            self._num_dropped = 0
+
+    debug = info = warning = error = critical = msg
 
 
 def get_logger() -> FilteringBoundLogger:

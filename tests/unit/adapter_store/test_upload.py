@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import shutil
 
 import pytest
 
@@ -144,3 +145,32 @@ def test_start_sweeps_what_a_crash_left(tmp_path):
     assert uploads.sweep() == 3
     assert list((tmp_path / "staging").iterdir()) == []
     assert tmp_path.exists()
+
+
+def test_upload_that_storage_holds_on_to_goes_with_the_next_one(tmp_path, monkeypatch):
+    uploads = area(tmp_path)
+    held = uploads.begin({"config": 1, "weights": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_arguments, **_options: None)
+        uploads.end(held)
+    assert held.directory.exists()
+    uploads.end(uploads.begin({"config": 1, "weights": 1}))
+    assert not held.directory.exists()
+
+
+def test_upload_that_can_not_begin_leaves_nothing(tmp_path, monkeypatch):
+    uploads = area(tmp_path)
+    before = set(os.listdir("/proc/self/fd"))
+    opening = os.open
+
+    def fail_at_the_weights(path, *arguments, **options):
+        if str(path).endswith("weights"):
+            raise OSError(errno.EIO, "failed")
+        return opening(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", fail_at_the_weights)
+    with pytest.raises(ResourcePressureError):
+        uploads.begin({"config": 1, "weights": 1})
+    monkeypatch.undo()
+    assert list((tmp_path / "staging").iterdir()) == []
+    assert set(os.listdir("/proc/self/fd")) == before
