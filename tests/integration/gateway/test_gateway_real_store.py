@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from edgelora.errors import AlreadyExistsError, InvalidRequestError, from_rpc_error
+from edgelora.errors import AlreadyExistsError, InvalidRequestError, NotFoundError, from_rpc_error
 from edgelora.v1 import gateway_service_pb2 as pb
 from tests.integration.adapter_store.store_process import StoreProcess
 from tests.support.adapter_files import AdapterFiles, good_adapter
@@ -17,8 +17,15 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 async def gateway(bench, tmp_path):
-    """A real store on a tiny model; the worker is a stand-in."""
-    store = StoreProcess(tmp_path, SEAL_KEY_FILE=str(bench.directory / "seal.key"))
+    """A real store on a tiny model, with a directory for a remote; the worker is a stand-in."""
+    remotes = tmp_path / "remotes.toml"
+    remotes.write_text(f'[usb]\nkind = "directory"\npath = "{tmp_path}/usb"\n')
+    (tmp_path / "usb").mkdir()
+    store = StoreProcess(
+        tmp_path,
+        SEAL_KEY_FILE=str(bench.directory / "seal.key"),
+        REMOTES_FILE=str(remotes),
+    )
     try:
         await store.start()
         await bench.start_worker()
@@ -78,6 +85,36 @@ async def test_pages_are_the_stores_and_pins_stay(gateway, tmp_path):
     assert [adapter.is_pinned for adapter in listed.adapters] == [False, True, False]
     assert not (await client.pin_adapter("a1", is_pinned=False)).is_pinned
     assert [alias.name for alias in listed.aliases] == ["a0", "a1", "a2"]
+
+
+async def test_a_package_of_a_directory_is_installed_and_told_of(gateway, tmp_path):
+    client = await gateway.client()
+    save(tmp_path / "usb" / "mail", good_adapter())
+    progress = []
+    installed = await client.install_adapter(
+        "usb/mail",
+        alias="mail",
+        expected_generation=0,
+        on_progress=lambda received, total: progress.append((received, total)),
+    )
+    assert installed.is_new
+    assert progress
+    assert progress[-1][0] == progress[-1][1] > 0
+    events = [event async for event in client.generate("Hi", adapters="mail")]
+    (used,) = events[0].adapters
+    assert used.source.startswith("usb/mail@sha256:")
+    found = await client.get_adapter("mail")
+    assert found.adapter.lineage.source == used.source
+    assert found.adapter.usage.remote_bytes_read == progress[-1][1]
+    for package, error in (
+        ("usb/none", NotFoundError),
+        ("elsewhere/mail", NotFoundError),
+        ("usb/mail/", InvalidRequestError),
+    ):
+        with pytest.raises(error) as caught:
+            await client.install_adapter(package)
+        assert caught.value.field == "package"
+    assert (await client.status()).usage.num_running == 0
 
 
 async def test_a_page_token_nobody_gave_is_refused(gateway):
