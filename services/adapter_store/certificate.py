@@ -67,9 +67,12 @@ class TaskMetric:
     original adapter."""
     after: float
     """With the encoded adapter."""
-    tokens_before: float
-    """Share of the answers' tokens that are the likeliest ones, with the original adapter."""
-    tokens_after: float
+    tokens_right: int
+    """Tokens of the answers that are the likeliest ones, with the original adapter."""
+    tokens_lost: int
+    """Those of them that are not with the encoded adapter."""
+    tokens_gained: int
+    """Those that are with the encoded adapter alone."""
     divergence: Divergence
     """On the answers of the probe."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,9 @@ MAX_TASK_LOSS = 0.01
 """Largest loss of right tokens of the adapter's own probe, relative to the original's."""
 MAX_LINES_LOST = 1
 """Of the probe. Rounding alone makes a line change sides, and 64 lines do not resolve 1 %."""
+DEVIATIONS = 2.0
+"""A loss counts as far as it exceeds so many standard deviations of tokens that change sides by
+chance, as likely to the better as to the worse (McNemar's test)."""
 
 _ORIGINAL, _ENCODED = 0, 1
 """Slots."""
@@ -116,23 +120,24 @@ class Comparison:
     def _task(self) -> TaskMetric:
         total = DivergenceSum()
         right = np.ones((len(self._probe), 2), dtype=bool)
-        right_tokens = np.zeros(2)
+        kept = lost = gained = 0
         for lines, following, logits in self._model.foretell(self._probe, (_ORIGINAL, _ENCODED)):
             check_finite(logits)
             total.add(logits[:, 0], logits[:, 1])
             hits = logits.argmax(axis=2) == following[:, np.newaxis]
             right[lines] &= hits
-            right_tokens += hits.sum(axis=0)
-        divergence = total.result()
-        before, after = right.mean(axis=0)
-        tokens_before, tokens_after = right_tokens / divergence.positions
+            before, after = hits.T
+            kept += int((before & after).sum())
+            lost += int((before & ~after).sum())
+            gained += int((after & ~before).sum())
         return TaskMetric(
             lines=len(self._probe),
-            before=float(before),
-            after=float(after),
-            tokens_before=float(tokens_before),
-            tokens_after=float(tokens_after),
-            divergence=divergence,
+            before=float(right[:, 0].mean()),
+            after=float(right[:, 1].mean()),
+            tokens_right=kept + lost,
+            tokens_lost=lost,
+            tokens_gained=gained,
+            divergence=total.result(),
         )
 
 
@@ -140,8 +145,12 @@ def is_within_bounds(divergence: Divergence, task: TaskMetric | None, max_mean_k
     """Whether an encoded form is near enough to its original to take its place."""
     if divergence.mean_kl > max_mean_kl:
         return False
-    return task is None or (
+    if task is None:
+        return True
+    by_chance = DEVIATIONS * math.sqrt(task.tokens_lost + task.tokens_gained)
+    loss = task.tokens_lost - task.tokens_gained - by_chance
+    return (
         task.divergence.mean_kl <= max_mean_kl
-        and task.tokens_after >= task.tokens_before * (1 - MAX_TASK_LOSS)
+        and loss <= MAX_TASK_LOSS * task.tokens_right
         and round((task.before - task.after) * task.lines) <= MAX_LINES_LOST
     )

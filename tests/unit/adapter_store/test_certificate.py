@@ -47,8 +47,9 @@ CERTIFICATE = Certificate(
             lines=3,
             before=1.0,
             after=0.5,
-            tokens_before=1.0,
-            tokens_after=0.9,
+            tokens_right=9,
+            tokens_lost=2,
+            tokens_gained=1,
             divergence=DIVERGENCE,
         ),
         canary=Canary(
