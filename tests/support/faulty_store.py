@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from edgelora.adapter_format import read_adapter
 from edgelora.errors import EdgeLoraError, ResourcePressureError
 from services.adapter_store import certificate as certificates
 from services.adapter_store.arrivals import Wish
-from services.adapter_store.certificate import Certificate
+from services.adapter_store.certificate import Certificate, Encoding
+from services.adapter_store.child_process import Payload, store_payload
 from services.adapter_store.config import AdapterStoreConfig
 from services.adapter_store.manifest import AdapterContent
 from services.adapter_store.names import Selection
@@ -32,7 +34,7 @@ from services.adapter_store.registry_writer import AliasWish
 from services.adapter_store.residency import Residency
 from services.adapter_store.storage import REGISTRY_FILE, Storage, open_storage
 from services.adapter_store.store import Store, open_store
-from services.adapter_store.verification import VerifiedAdapter, Verifier
+from services.adapter_store.verification import EncodedBlob, VerifiedAdapter, Verifier
 from services.chassis.base_model import BaseModel
 from tests.support.adapter_files import TINY_LAYERS, TINY_TARGETS, AdapterFiles, good_adapter
 from tests.support.storage_faults import (
@@ -63,14 +65,36 @@ BASE = BaseModel(
 class QuickVerifier(Verifier):
     """Reads the files without a process of its own: what fails here is storage alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_encoding: bool) -> None:
         super().__init__(BASE, max_rank=64, timeout_s=1, max_concurrent=1)
+        self._is_encoding = is_encoding
 
     async def verify(
         self, config: Path, weights: Path, probe: Path | None, blob_target: Path
     ) -> VerifiedAdapter:
-        """As the child would answer."""
-        return _verified(config.read_bytes(), weights.read_bytes())  # noqa: ASYNC240
+        """As the child would answer, and with its way to store an encoded form."""
+        found = _verified(config.read_bytes(), weights.read_bytes())  # noqa: ASYNC240
+        if not self._is_encoding:
+            return found
+        output = asyncio.StreamReader()
+        output.feed_data(b"encoded" * 1000)
+        output.feed_eof()
+        stored = await store_payload(output, Payload(path=blob_target, max_bytes=10_000))
+        assert stored is not None
+        encoded = EncodedBlob(name=stored.sha256, path=blob_target, size_bytes=stored.size_bytes)
+        certificate = replace(
+            CERTIFICATE,
+            encoding=Encoding(
+                codec="test",
+                version=1,
+                bits=3.2,
+                bits_per_parameter=3.2,
+                num_bytes=stored.size_bytes,
+                sha256=stored.sha256,
+                relative_error=0.0,
+            ),
+        )
+        return replace(found, certificate=certificate, encoded=encoded)
 
 
 CERTIFICATE = Certificate(
@@ -106,7 +130,9 @@ def _verified(config: bytes, weights: bytes) -> VerifiedAdapter:
 
 
 @asynccontextmanager
-async def opened(directory: Path) -> AsyncIterator[tuple[Storage, Store]]:
+async def opened(
+    directory: Path, *, is_encoding: bool = False
+) -> AsyncIterator[tuple[Storage, Store]]:
     """A store over a directory."""
     config = AdapterStoreConfig.from_env(
         {
@@ -124,7 +150,7 @@ async def opened(directory: Path) -> AsyncIterator[tuple[Storage, Store]]:
             BASE,
             storage,
             Residency(),
-            QuickVerifier(),
+            QuickVerifier(is_encoding=is_encoding),
             unix_clock_s=lambda: 0.0,
             boot_clock_s=lambda: 0.0,
         ) as store:
@@ -162,11 +188,13 @@ async def _delete(store: Store) -> None:
 SCENARIOS: dict[str, Callable[[Store], Awaitable[None]] | None] = {
     "register": _register,
     "replace": _replace,
+    "encode": _replace,
     "delete": _delete,
     "start": None,
     "migrate": None,
 }
-"""What happens while calls are counted; None: the start of the store itself."""
+"""What happens while calls are counted; None: the start of the store itself. `encode` replaces with
+an adapter whose serving form is an encoded one."""
 
 
 _DIGESTS: list[str] = []
@@ -240,7 +268,7 @@ async def act(directory: Path, scenario: str, fault: Fault, at: int, switch: Fau
         except (OSError, sqlite3.Error):
             return REFUSED
         return DONE
-    async with opened(directory) as (storage, store):
+    async with opened(directory, is_encoding=scenario == "encode") as (storage, store):
         before = state(storage)
         switch.arm(fault, at)
         try:

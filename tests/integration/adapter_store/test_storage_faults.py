@@ -53,6 +53,7 @@ SAMPLE: dict[str, dict[str, int]] = {
         "interrupted": 9,
         "short write": 9,
     },
+    "encode": {"killed": 4, "error, then killed": 3, "power cut": 7, "disk full": 7},
     "register": {"killed": 9, "power cut": 11, "disk full": 11},
     "delete": {"killed": 4, "power cut": 5, "error, then killed": 5},
     "start": {"killed": 5, "input/output error": 3},
