@@ -16,7 +16,7 @@ from edgelora.toolchain.chat_data import Conversation
 
 PROBE_FILE = "probe.jsonl"
 MAX_LINES = 64
-MAX_TOKENS = 768
+MAX_TOKENS = 512
 """Of all lines: a registration runs them twice for each level of the codec it tries."""
 MAX_BYTES = 64 << 10
 

@@ -1,6 +1,7 @@
 """The verification process: bounded, powerless, and no way around it."""
 
 import asyncio
+import json
 import subprocess
 import sys
 
@@ -10,6 +11,8 @@ from edgelora.adapter_format import adapter_digest, parse_adapter_config
 from edgelora.errors import AdapterRejectedError, DataCorruptError
 from services.adapter_store import sandbox, verification
 from services.adapter_store.arrivals import Wish
+from services.adapter_store.certificate import Certificate
+from services.adapter_store.child_process import StoredPayload
 from services.adapter_store.config import AdapterStoreConfig
 from services.adapter_store.residency import Residency
 from services.adapter_store.storage import open_storage
@@ -17,13 +20,21 @@ from services.adapter_store.store import open_store
 from services.adapter_store.verification import VerifiedAdapter, Verifier
 from services.chassis.base_model import BaseModel
 from tests.integration.adapter_store.store_process import StoreProcess, tiny_base
-from tests.support.adapter_files import AdapterFiles, good_adapter
+from tests.support.adapter_files import AdapterFiles, good_adapter, tensors
 
 pytestmark = pytest.mark.integration
+WHY = "there is nothing to measure with"
 
 
 def verifier(base: BaseModel | None = None, timeout_s: float = 30.0) -> Verifier:
-    return Verifier(base or tiny_base(), max_rank=64, timeout_s=timeout_s, max_concurrent=2)
+    return Verifier(
+        base or tiny_base(),
+        max_rank=64,
+        timeout_s=timeout_s,
+        max_concurrent=2,
+        minimum_sandbox="rlimits",
+        why_not_measured=WHY,
+    )
 
 
 async def verify(tmp_path, files: AdapterFiles, **options) -> VerifiedAdapter:
@@ -66,6 +77,81 @@ async def test_process_that_answers_something_else_means_refused(tmp_path, monke
     monkeypatch.setattr(verification, "CHILD_MODULE", module)
     with pytest.raises(AdapterRejectedError, match="gave no answer"):
         await verify(tmp_path, good_adapter())
+
+
+def spoil(path: tuple, value: object):
+    """Changes one place of the findings; `...` removes it."""
+
+    def change(answer: dict) -> None:
+        place = answer
+        for step in path[:-1]:
+            place = place[step]
+        if value is ...:
+            del place[path[-1]]
+        else:
+            place[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        spoil(("findings", "weights_sha256"), "0" * 63),
+        spoil(("findings", "weights_sha256"), "G" * 64),
+        spoil(("findings", "canonical_config"), "x" * (1 << 20) + "x"),
+        spoil(("findings", "canonical_config"), "\u00e9"),
+        spoil(("findings", "rank"), "4"),
+        spoil(("findings", "alpha"), 1e400),
+        spoil(("findings", "target_modules"), "q_proj"),
+        spoil(("findings", "tensors"), ...),
+        spoil(("findings", "sandbox", "level"), "perfect"),
+        spoil(("findings", "sandbox", "level"), "none"),
+        spoil(("findings", "encoding"), {"codec": "x"}),
+        spoil(("findings", "layer_deltas", 0, "norm"), float("nan")),
+        spoil(("findings",), None),
+        spoil(("refusal",), {"is_incompatible": False, "message": 5, "field": "weights"}),
+        spoil(("more",), 1),
+    ],
+)
+async def test_answer_of_a_wrong_form_is_taken_for_none(tmp_path, monkeypatch, change):
+    run_child = verification.run_child
+
+    async def run_and_change(*arguments, **options):
+        text, stored = await run_child(*arguments, **options)
+        answer = json.loads(text)
+        change(answer)
+        return json.dumps(answer).encode(), stored
+
+    monkeypatch.setattr(verification, "run_child", run_and_change)
+    with pytest.raises(AdapterRejectedError, match="gave no answer"):
+        await verify(tmp_path, good_adapter())
+
+
+async def test_encoded_form_nobody_spoke_of_is_refused_and_removed(tmp_path, monkeypatch):
+    run_child = verification.run_child
+
+    async def run_and_add(*arguments, **options):
+        text, _ = await run_child(*arguments, **options)
+        (tmp_path / "encoded").write_bytes(b"x")
+        return text, StoredPayload(size_bytes=1, sha256="0" * 64)
+
+    monkeypatch.setattr(verification, "run_child", run_and_add)
+    with pytest.raises(AdapterRejectedError, match="gave no answer"):
+        await verify(tmp_path, good_adapter())
+    assert not (tmp_path / "encoded").exists()
+
+
+async def test_certificate_of_what_was_not_measured_says_so(tmp_path):
+    verified = await verify(tmp_path, good_adapter())
+    certificate = verified.certificate
+    assert verified.encoded is None
+    assert certificate.adapter_digest == verified.digest
+    assert certificate.tensors == len(tensors())
+    assert [delta.layer for delta in certificate.layer_deltas] == [0, 1]
+    assert (certificate.measurement, certificate.encoding) == (None, None)
+    assert certificate.why_not_measured == certificate.why_exact == WHY
+    assert Certificate.from_bytes(certificate.canonical_bytes()) == certificate
 
 
 async def test_memory_is_bounded(tmp_path, monkeypatch):

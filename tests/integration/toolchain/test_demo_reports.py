@@ -71,4 +71,4 @@ def test_probe_is_what_the_test_data_give(name: str, tmp_path: Path) -> None:
     count = write_probe(tmp_path, conversations, load_tokenizer(prepared_model()))
     written = (tmp_path / PROBE_FILE).read_bytes()
     assert written == (DEMO / name / PROBE_FILE).read_bytes()
-    assert len(read_probe(written)) == count >= 4
+    assert len(read_probe(written)) == count >= 2
