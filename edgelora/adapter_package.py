@@ -7,8 +7,10 @@ Deterministic: equal files make an equal manifest, byte for byte.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +35,7 @@ FILE_NAME_ANNOTATIONS = ("org.cncf.model.filepath", "org.opencontainers.image.ti
 TAG_ANNOTATION = "org.opencontainers.image.ref.name"
 """Where an image layout's index keeps a manifest's tag."""
 
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _PIECE_BYTES = 1 << 20
 
 
@@ -52,6 +55,11 @@ class Blob:
     def descriptor(self, media_type: str, **more: Any) -> dict[str, Any]:
         """How a manifest or index refers to it."""
         return {"mediaType": media_type, "digest": self.digest, "size": self.size_bytes, **more}
+
+
+def is_tag(text: str) -> bool:
+    """Whether a text may be a tag (OCI distribution specification)."""
+    return _TAG.fullmatch(text) is not None
 
 
 def package_documents(files: Mapping[str, Blob]) -> tuple[bytes, bytes]:
@@ -90,7 +98,9 @@ def write_package(directory: Path, output: Path, tag: str) -> str:
     """
     names = [*file_sizes(directory), *([PROBE_NAME] if (directory / PROBE_NAME).is_file() else [])]
     if output.exists():
-        raise FileExistsError(17, "there is something already: name a new directory", str(output))
+        raise FileExistsError(
+            errno.EEXIST, "there is something already: name a new directory", str(output)
+        )
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=".pack-") as temporary:
         layout = Path(temporary) / "layout"

@@ -9,6 +9,7 @@ import click
 from edgelora.cli.adapter_arrival import add, install
 from edgelora.cli.adapter_listing import list_
 from edgelora.cli.adapter_lookup import find_adapter
+from edgelora.cli.adapter_pack import pack
 from edgelora.cli.adapter_view import detail_rows
 from edgelora.cli.messages import adapter_details, adapter_document, alias_document
 from edgelora.cli.node_call import call_node
@@ -20,7 +21,7 @@ from edgelora.client import EdgeLoraClient
 
 @click.group()
 def adapters() -> None:
-    """Add, install, list, show, alias, pin and remove adapters.
+    """Add, install, list, show, alias, pin, pack and remove adapters.
 
     \b
     Examples:
@@ -35,7 +36,7 @@ def adapters() -> None:
     """
 
 
-for _command in (add, install, list_, warmup):
+for _command in (add, install, list_, pack, warmup):
     adapters.add_command(_command)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from edgelora.adapter_package import is_tag
 from edgelora.errors import InvalidRequestError
 
 MAX_NAME_CHARS = 255
@@ -13,7 +14,6 @@ _REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # No part can be `.` or `..`: each starts and ends with a letter or digit.
 _PART = r"[A-Za-z0-9]+(?:[._-]+[A-Za-z0-9]+)*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -59,7 +59,7 @@ def parse_reference(text: str) -> PackageReference:
         and len(name) <= MAX_NAME_CHARS
         and _NAME.fullmatch(name)
         and (not at or _DIGEST.fullmatch(digest))
-        and (not colon or _TAG.fullmatch(tag))
+        and (not colon or is_tag(tag))
     )
     if not well_formed:
         raise InvalidRequestError(

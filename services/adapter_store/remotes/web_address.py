@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,252}[a-z0-9])?")
-# Visible ASCII: nothing that could end a request line or be read in two ways.
-_TARGET = re.compile(r"/[!-~]*")
+# Nothing that could end a request line, and that a parser may drop without a word.
+_VISIBLE_ASCII = re.compile(r"[!-~]+")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -61,15 +61,18 @@ class WebAddress:
 
 def parse_web_address(text: str) -> WebAddress:
     """Raises ValueError unless a text is a plain http or https address without a user."""
+    if not _VISIBLE_ASCII.fullmatch(text):
+        raise ValueError("an address of unusual characters")
     parts = urlsplit(text)
     host, port = parts.hostname, parts.port
     if parts.scheme not in _DEFAULT_PORTS or host is None or "@" in parts.netloc:
         raise ValueError("not an http or https address")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    if not _TARGET.fullmatch(target) or not (":" in host or _HOST.fullmatch(host)):
+    if not target.startswith("/") or not (":" in host or _HOST.fullmatch(host)):
         raise ValueError("an address of unusual characters")
     place = Place(host, _DEFAULT_PORTS[parts.scheme] if port is None else port)
-    if ":" in host and not place.is_literal:
+    # Brackets are for IPv6 addresses, and only those have colons.
+    if ("[" in parts.netloc or ":" in host) and not (":" in host and place.is_literal):
         raise ValueError("an address of unusual characters")
     return WebAddress(parts.scheme, place, target)
 
