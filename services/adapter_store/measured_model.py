@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,8 +62,18 @@ class MeasuredModel:
             self._make_factors(layer, module, pair.lora_a, pair.lora_b, pair.scaling)
             for (layer, module), pair in weights.pairs.items()
         ]
-        try:
+        with self._refusing():
             self._engine.load_adapter(slot, factors)
+
+    def load_encoded(self, slot: int, data: bytes) -> None:
+        """Decodes an adapter into an empty slot, as a worker will. Raises AdapterRejectedError."""
+        with self._refusing():
+            self._engine.load_encoded(slot, data)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
         except self._native_error as error:
             raise AdapterRejectedError(
                 f"the adapter can not be loaded: {error}", field="weights"

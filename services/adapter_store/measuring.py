@@ -32,11 +32,10 @@ _ORIGINAL, _ENCODED = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedForm:
-    """One level of the codec, and what it stands for."""
+    """An adapter in one level of the codec."""
 
     encoding: Encoding
     data: bytes
-    decoded: AdapterWeights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +85,7 @@ class Comparison:
         AdapterRejectedError when the adapter has no effect or makes the model overflow.
         """
         for form in forms:
-            self._model.load(_ENCODED, form.decoded)
+            self._model.load_encoded(_ENCODED, form.data)
             divergence = self._compare(self._texts)
             task = self._task() if self._probe else None
             if is_within_bounds(divergence, task, max_mean_kl):

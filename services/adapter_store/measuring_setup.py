@@ -67,6 +67,8 @@ def _measuring(orders: SetupOrders) -> Measuring:
 def _check_model(orders: SetupOrders, packed_fd: int) -> None:
     from edgelora_native import Engine, Limits, NativeError
 
+    if not hasattr(Engine, "load_encoded"):
+        raise UnusableError("the native core is of an older release: run `make native`")
     with os.fdopen(packed_fd, "rb", closefd=False) as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != orders.packed_sha256:
             raise UnusableError("the packed model is not what was prepared: prepare it again")

@@ -92,7 +92,6 @@ class FormChoice:
             data = self._codec.encode(
                 weights, digest=digest, base_digest=self._base_digest, level=level
             )
-            decoded = self._codec.decode(data)
             yield EncodedForm(
                 encoding=Encoding(
                     codec=CODEC,
@@ -101,10 +100,9 @@ class FormChoice:
                     bits_per_parameter=8 * len(data) / parameters,
                     num_bytes=len(data),
                     sha256=hashlib.sha256(data).hexdigest(),
-                    relative_error=relative_error(weights, decoded),
+                    relative_error=relative_error(weights, self._codec.decode(data)),
                 ),
                 data=data,
-                decoded=decoded,
             )
 
 

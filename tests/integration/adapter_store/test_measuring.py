@@ -108,7 +108,7 @@ async def test_same_adapter_gets_the_same_certificate_and_bytes(model, tmp_path)
 
 
 async def test_reference_is_what_the_encoded_form_says_in_another_engine(model, tmp_path):
-    from edgelora_native import AdapterFactors, Chunk, Engine, Limits
+    from edgelora_native import Chunk, Engine, Limits
 
     async with verifying(model, tmp_path) as verify:
         canary = (await verify(adapter())).certificate.measurement.canary
@@ -116,14 +116,7 @@ async def test_reference_is_what_the_encoded_form_says_in_another_engine(model, 
         model[0] / NATIVE_FILE,
         Limits(num_kv_blocks=8, max_loras=1, max_lora_rank=8, max_step_tokens=64, num_threads=2),
     )
-    decoded = codec.decode((tmp_path / "encoded").read_bytes())
-    engine.load_adapter(
-        0,
-        [
-            AdapterFactors(layer, module, pair.lora_a, pair.lora_b, pair.scaling)
-            for (layer, module), pair in decoded.pairs.items()
-        ],
-    )
+    engine.load_encoded(0, (tmp_path / "encoded").read_bytes())
 
     def answer(*adapters):
         ids = np.array(canary.token_ids, dtype=np.int32)
