@@ -39,7 +39,7 @@ def decode(buffer: Buffer) -> AdapterWeights:
     """Decodes a whole encoded adapter.
 
     The factors are those a slot of the native core holds: a half times an integer for A, an
-    integer over 128 for B. Modules that were left out have no pair. Takes at most 40 times the
+    integer over 128 for B. Modules that were left out have no pair. Takes at most 64 times the
     memory of `buffer`. Raises DataCorruptError when a rule of docs/codec.md does not hold; whether
     the adapter fits a base model is for the caller.
     """

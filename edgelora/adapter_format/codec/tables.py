@@ -73,13 +73,13 @@ TABLES: dict[int, Table] = {
         ),
     ),
     7: Table(
-        unit=33.1805,
-        distortion=0.000247,
+        unit=27.3135,
+        distortion=0.000195,
         levels=bytes.fromhex(
-            "81939ca3a9aeb2b5b8bbbec0c3c5c7c9cbcdced0d1d3d4d5d7d8d9dbdcdddee0e1e2e3e4e5e6e7e9"
-            "eaebecedeeeff0f1f2f3f4f4f5f6f7f8f9fafbfcfdfeff00000102030405060708090a0b0c0d0d0e"
-            "0f1011121315161718191a1b1c1d1e1f20212324252628292a2c2d2f3032333537393b3d40424548"
-            "4b4e52565b626d7b"
+            "8c98a0a6aaafb3b6b9bbbec0c3c5c7c9cacccecfd1d2d4d5d7d8d9dbdcdddedfe1e2e3e4e5e6e7e8"
+            "e9eaebecedeeeff0f1f2f3f4f5f6f7f8f9fafbfcfdfeff00010102030405060708090a0b0c0d0e0f"
+            "0f1011121415161718191a1b1c1d1e2021222324262728292b2c2d2f3132343637393b3e40424548"
+            "4a4d51565c626a7f"
         ),
     ),
 }
