@@ -323,6 +323,7 @@ def test_every_statement_is_answered_by_an_index(registry):
     registry.evict(digest(1))
     registry.restore(content(1), "{}")
     registry.num_adapters("t1")
+    registry.num_pinned("t1")
     registry.registered([digest(5)])
     registry.unused(["c" * 64])
     add(registry, manifest(5000, "t1"), alias="x")
@@ -338,6 +339,9 @@ def test_every_statement_is_answered_by_an_index(registry):
         scans = {step[3] for step in plan if step[3].startswith("SCAN")}
         allowed = {"SCAN adapters USING INDEX adapters_pinned", "SCAN CONSTANT ROW"}
         assert scans <= allowed, (query, plan)
+        # All of a tenant's are walked only to count its adapters, and to list them up to a limit.
+        walks = {step[3] for step in plan if step[3].endswith("(tenant=?)")}
+        assert all("adapters_by_time" in w or "removed_generations" in w for w in walks), plan
 
 
 def test_damage_is_noticed(tmp_path):
