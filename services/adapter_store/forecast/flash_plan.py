@@ -106,17 +106,19 @@ def _victims(
         for copy in shelf.evictable
         if not copy.is_in_use and now_s - copy.last_used_s >= shelf.min_residency_s
     ]
-    return sorted(victims, key=lambda each: (each[0], each[1].digest))
+    return sorted(victims, key=lambda each: (each[0] / max(1, each[1].size_bytes), each[1].digest))
 
 
 def _room(
     needed_bytes: float, likely: float, victims: Sequence[tuple[float, EvictionCandidate]]
 ) -> int | None:
     """How many victims have to go; None when those that may are not enough."""
+    lost = 0.0
     for going, (chance, copy) in enumerate(victims):
         if needed_bytes <= 0:
             return going
-        if not is_clearly_above(likely, chance):
+        lost += chance
+        if not is_clearly_above(likely, lost) or not is_clearly_above(likely, chance):
             return None
         needed_bytes -= copy.size_bytes
     return len(victims) if needed_bytes <= 0 else None
