@@ -29,7 +29,9 @@ _SECTIONS = {
     "first-token": "First token",
     "end-to-end": "End to end",
     "serve": "Open-loop load",
-    "scale": "Many registered adapters",
+    "scale": "Many adapters",
+    "tiers": "From memory, flash and a remote",
+    "adapters": "The adapter store with 10,000 adapters",
 }
 """Name of the file -> heading, in the order of the page."""
 _PICTURES = {

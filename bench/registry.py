@@ -23,6 +23,8 @@ BENCHMARKS: dict[str, str] = {
     "first-token": "bench.first_token",
     "serve": "bench.serve",
     "scale": "bench.scale",
+    "tiers": "bench.tiers",
+    "adapters": "bench.registry_scale",
 }
 """Name -> module with `run(options)`; imported on use, since some need torch."""
 

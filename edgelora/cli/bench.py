@@ -71,7 +71,9 @@ def bench(
       first-token  time to the first token of 8 tenants' prompts at once
       end-to-end   throughput of clients, beside the engine alone
       serve        latency under open-loop load through the gateway
-      scale        1,000 registered adapters, beside 10
+      scale        load spread over 1,000 adapters, beside the same load on 10
+      tiers        until an adapter is ready, from memory, flash and a remote
+      adapters     the adapter store with 100, 1,000 and 10,000 adapters
 
     \b
     Examples:

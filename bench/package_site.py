@@ -1,0 +1,71 @@
+"""A remote on this machine: packages on a static HTTP server in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.result import BenchError
+from edgelora.adapter_package import write_package
+from edgelora.local_stack.ports import HOST, choose_port
+from edgelora.local_stack.processes import ChildProcess
+
+SERVER = "Python's http.server over the loopback interface"
+REMOTE = "site"
+_READY_LIMIT_S = 20.0
+_POLL_S = 0.05
+_STOP_GRACE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class PackageSite:
+    """A running server, and the file that tells a store of it."""
+
+    remotes_file: Path
+    _directory: Path
+
+    def publish(self, adapter: Path, name: str) -> str:
+        """Packs a PEFT adapter and returns what a tenant calls it."""
+        write_package(adapter, self._directory / name, "latest")
+        return f"{REMOTE}/{name}"
+
+
+@asynccontextmanager
+async def package_site(directory: Path) -> AsyncIterator[PackageSite]:
+    """Serves the packages below a directory. Raises BenchError when the server does not start."""
+    site = directory / "site"
+    site.mkdir()
+    port = choose_port(0)
+    remotes_file = directory / "remotes.toml"
+    remotes_file.write_text(
+        f'[{REMOTE}]\nkind = "http"\nurl = "http://{HOST}:{port}"\nallow_plain_http = true\n',
+        encoding="utf-8",
+    )
+    arguments = ["--bind", HOST, "--protocol", "HTTP/1.1", "--directory", str(site), str(port)]
+    process = ChildProcess(
+        [sys.executable, "-I", "-m", "http.server", *arguments],
+        environ={"PATH": os.environ.get("PATH", os.defpath)},
+        log=directory / "site.log",
+        pid_file=directory / "site.pid",
+    )
+    try:
+        limit_s = time.monotonic() + _READY_LIMIT_S
+        while not _answers(port):
+            if time.monotonic() > limit_s or process.exit_status() is not None:
+                raise BenchError("the static HTTP server does not start")
+            await asyncio.sleep(_POLL_S)
+        yield PackageSite(remotes_file, site)
+    finally:
+        await process.stop(_STOP_GRACE_S)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0

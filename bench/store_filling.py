@@ -1,0 +1,111 @@
+"""Fills a stopped store's directory with copies of an adapter it holds, and evicts from it.
+
+A copy has what a registered adapter has: a row, an alias, a certificate and files of its own, whose
+names are their hashes. Only nobody verified it, which is what takes the time of a registration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import structlog.testing
+
+from bench.store_process import TENANT
+from services.adapter_store.flash_tier import FlashTier
+from services.adapter_store.manifest import AdapterContent, AdapterManifest, Blob
+from services.adapter_store.registry_writer import AliasWish
+from services.adapter_store.storage import Storage, open_storage
+from services.adapter_store.usage import UsageLedger
+
+_STAMP_BYTES = 32
+
+
+def fill(directory: Path, count: int) -> list[float]:
+    """Adds copies until the store holds `count` adapters; returns the seconds of each addition.
+
+    Every second copy says it came from a package, so that it may be evicted from flash.
+    """
+    with open_storage(directory) as storage, structlog.testing.capture_logs():
+        first = storage.reader.num_adapters()
+        (model,) = storage.reader.adapters(TENANT, 1)
+        certificate = storage.reader.certificate(model.digest) or ""
+        files = {blob.name: b"".join(storage.blobs.read(blob.name)) for blob in model.content.blobs}
+        return [
+            _add(storage, _copy(storage, model, files, number), certificate, number)
+            for number in range(first, count)
+        ]
+
+
+def evict(directory: Path, count: int) -> list[float]:
+    """Has the flash tier take a new file when it is full; returns the seconds of each such time.
+
+    At most half of what may go, one each time, the least recently used first.
+    """
+    # Its log would be in the way of the benchmark's own output.
+    with open_storage(directory) as storage, structlog.testing.capture_logs():
+        flash = FlashTier(
+            storage.blobs,
+            storage.writer,
+            UsageLedger(storage.reader.usage()),
+            budget_bytes=storage.blobs.total_bytes,
+            min_residency_s=0.0,
+            in_use=frozenset,
+            unix_clock_s=time.time,
+        )
+        num_evictable = len(storage.writer.evictable())
+        return [_evict(flash, storage.staging) for _ in range(min(count, num_evictable // 2))]
+
+
+def _add(storage: Storage, manifest: AdapterManifest, certificate: str, number: int) -> float:
+    alias = AliasWish(name=f"copy-{number}", may_replace=False, expected_generation=None)
+    started_s = time.perf_counter()
+    storage.writer.add(manifest, certificate, alias=alias, max_adapters=number + 1)
+    return time.perf_counter() - started_s
+
+
+def _copy(
+    storage: Storage, model: AdapterManifest, files: Mapping[str, bytes], number: int
+) -> AdapterManifest:
+    digest = f"sha256:{hashlib.sha256(f'copy {number}'.encode()).hexdigest()}"
+    content: AdapterContent = replace(
+        model.content,
+        digest=digest,
+        config=model.content.config,
+        weights=_copy_blob(storage, model.content.weights, files),
+        encoded=_copy_blob(storage, model.content.encoded, files),
+    )
+    return replace(
+        model,
+        content=content,
+        registered_at_s=time.time(),
+        package=f"bench/copy-{number}@{digest}" if number % 2 else None,
+    )
+
+
+def _copy_blob(storage: Storage, blob: Blob | None, files: Mapping[str, bytes]) -> Blob | None:
+    if blob is None:
+        return None
+    data = files[blob.name][:-_STAMP_BYTES] + os.urandom(_STAMP_BYTES)
+    name = hashlib.sha256(data).hexdigest()
+    (storage.blobs.directory / name).write_bytes(data)
+    return Blob(name=name, size_bytes=len(data))
+
+
+def _evict(flash: FlashTier, staging: Path) -> float:
+    staging.mkdir(exist_ok=True)
+    path, data = staging / "arrival", os.urandom(1024)
+    path.write_bytes(data)
+    arrival = Blob(name=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
+    num_before = flash.num_evictions
+    started_s = time.perf_counter()
+    flash.adopt([(path, arrival)])
+    elapsed_s = time.perf_counter() - started_s
+    assert flash.num_evictions > num_before
+    # The tier is full again: what the eviction freed beyond the arrival is taken off its budget.
+    flash.budget_bytes = flash.used_bytes
+    return elapsed_s
