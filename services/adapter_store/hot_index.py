@@ -3,7 +3,8 @@
 A hint, never the truth: it is written from the workers' reports, in full and every two seconds,
 so that a restart, FLUSHALL, an eviction or a stranger's write heals by itself; and it is read once,
 at the start, to route well until the workers have reported. All of it happens in one task beside
-the requests, so a slow or dead Redis adds nothing to any of them.
+the requests, so a slow or dead Redis adds nothing to any of them, and nothing it says ends the
+store.
 
 This is the only module that imports redis.
 """
@@ -72,7 +73,7 @@ class HotIndex:
         try:
             async with asyncio.timeout(_EXCHANGE_TIMEOUT_S):
                 found = await self._read(now_s)
-        except (RedisError, OSError, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001 - as in `run`
             await self._lose(error)
             return []
         return found
@@ -85,7 +86,8 @@ class HotIndex:
                 try:
                     async with asyncio.timeout(_EXCHANGE_TIMEOUT_S):
                         await self._write()
-                except (RedisError, OSError, TimeoutError) as error:
+                # Answers of a wrong kind break the client in ways of their own.
+                except Exception as error:  # noqa: BLE001
                     await self._lose(error)
                     await asyncio.sleep(retry_s)
                     retry_s = min(2 * retry_s, PERIOD_S)
