@@ -140,7 +140,7 @@ class RegistrationDesk:
             ),
             is_pinned=False,
         )
-        with self._adopted(blobs):
+        with self._adopted(content, blobs):
             stored, pointed, is_new = self._registry.add(
                 manifest,
                 _document(verified.certificate),
@@ -151,7 +151,7 @@ class RegistrationDesk:
 
     def _restore(self, files: AdapterFiles, verified: VerifiedAdapter) -> None:
         content, blobs = self._content(files, verified)
-        with self._adopted(blobs):
+        with self._adopted(content, blobs):
             self._registry.restore(content, _document(verified.certificate))
 
     def _content(
@@ -184,13 +184,17 @@ class RegistrationDesk:
         return content, blobs
 
     @contextmanager
-    def _adopted(self, blobs: Sequence[tuple[Path, Blob]]) -> Iterator[None]:
+    def _adopted(
+        self, content: AdapterContent, blobs: Sequence[tuple[Path, Blob]]
+    ) -> Iterator[None]:
         """Moves files in for a change of the registry, and out again what came for nothing:
-        refused by the registry, or known in another form.
+        refused by the registry, replaced, or known in another form.
 
         A commit that storage failed may turn out made after a crash, as long as no later one has
         taken its place in the log: its files stay until then.
         """
+        known = self._registry.content(content.digest)
+        replaced = set() if known is None else {blob.name for blob in known.blobs}
         names = {blob.name for _, blob in blobs}
         with storage_errors():
             try:
@@ -202,7 +206,7 @@ class RegistrationDesk:
             except BaseException:
                 self._flash.remove(self._registry.unused(names - self._in_doubt))
                 raise
-            self._flash.remove(self._registry.unused(names | self._in_doubt))
+            self._flash.remove(self._registry.unused(names | replaced | self._in_doubt))
             self._in_doubt.clear()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,13 +56,13 @@ class RegistryWriter(Registry):
     ) -> tuple[AdapterManifest, Alias | None, bool]:
         """Adds an adapter, and points an alias to it, both or neither.
 
-        Content that was registered before, by anyone, for the same base model and is on flash
-        keeps its form, so that a digest never has two. Returns the adapter as stored (the first
+        A digest never has two forms: what another tenant registered before, with this release for
+        the same base model, keeps its own. Returns the adapter as stored (the first
         registration wins), the alias, and whether the adapter is new to the tenant. Raises
         QuotaExceededError and AlreadyExistsError.
         """
         with self._transaction():
-            self._keep_content(manifest.content, certificate)
+            self._keep_content(manifest.content, certificate, manifest.tenant_id)
             is_new = self.get(manifest.tenant_id, manifest.digest) is None
             if is_new:
                 self.check_quota(manifest.tenant_id, max_adapters)
@@ -147,7 +148,7 @@ class RegistryWriter(Registry):
         """Notes that a content is back on flash. It may have been deleted meanwhile."""
         with self._transaction():
             if self.content(content.digest) is not None:
-                self._keep_content(content, certificate)
+                self._keep_content(content, certificate, None)
 
     def delete(self, tenant_id: str, reference: str) -> Removal:
         """Removes an alias, or an adapter with all its aliases.
@@ -189,9 +190,18 @@ class RegistryWriter(Registry):
                 [(*key, value) for key, value in counters.items()],
             )
 
-    def _keep_content(self, content: AdapterContent, certificate: str) -> None:
+    def _keep_content(
+        self, content: AdapterContent, certificate: str, tenant_id: str | None
+    ) -> None:
         known = self.content(content.digest)
-        if known is not None and known.is_on_flash and known.base_digest == content.base_digest:
+        if (
+            known is not None
+            and known.is_on_flash
+            and known.base_digest == content.base_digest
+            # A probe may change the form: one tenant's must not change what another one has.
+            and set(self.owners(content.digest)) - {tenant_id}
+            and _release(self.certificate(content.digest)) == _release(certificate)
+        ):
             return
         # An upsert: adapters refer to the row.
         columns = [column.strip() for column in CONTENT_COLUMNS.split(",")]
@@ -236,6 +246,11 @@ class RegistryWriter(Registry):
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+
+
+def _release(certificate: str | None) -> str | None:
+    """The release that issued a certificate; None before there were any."""
+    return None if certificate is None else str(json.loads(certificate)["edgelora"])
 
 
 def _check_generation(current: Alias | None, expected: int) -> None:

@@ -17,6 +17,8 @@ from services.adapter_store.registry import PagePosition, Registry
 from services.adapter_store.registry_schema import MIGRATIONS
 from services.adapter_store.registry_writer import AliasWish, RegistryWriter
 
+CERTIFICATE = '{"edgelora": "1"}'
+
 
 def digest(number: int) -> str:
     return f"sha256:{number:064x}"
@@ -73,12 +75,13 @@ def add(
     alias: str | None = None,
     expected: int | None = None,
     max_adapters: int = 10_000,
+    certificate: str = CERTIFICATE,
 ):
     wish = None
     if alias is not None:
         wish = AliasWish(name=alias, may_replace=False, expected_generation=expected)
     for each in manifests:
-        result = registry.add(each, "{}", alias=wish, max_adapters=max_adapters)
+        result = registry.add(each, certificate, alias=wish, max_adapters=max_adapters)
     return result
 
 
@@ -102,7 +105,7 @@ def test_what_was_added_is_read_back_also_by_another_connection(registry, tmp_pa
         assert other.get("a", digest(1)) == manifest()
         assert other.find("a", "x") == (manifest(), alias)
         assert other.find("a", digest(1)) == (manifest(), None)
-        assert other.certificate(digest(1)) == "{}"
+        assert other.certificate(digest(1)) == CERTIFICATE
         assert other.find("b", "x") is None
         assert other.find("b", digest(1)) is None
     finally:
@@ -146,7 +149,16 @@ def test_pages_hold_every_adapter_once_also_of_one_moment(registry):
     assert sorted(found) == [digest(number) for number in numbers]
 
 
-def test_content_on_flash_never_has_two_forms(registry):
+def test_own_content_follows_what_was_verified_last(registry):
+    add(registry, manifest(of=encoded(1, "1")))
+    stored, _, is_new = add(registry, manifest(of=encoded(1, "2")))
+    assert (stored.content, is_new) == (encoded(1, "2"), False)
+    add(registry, manifest(1, "b", of=encoded(1, "2")))
+    stored, _, _ = add(registry, manifest(of=encoded(1, "3")), certificate='{"edgelora": "2"}')
+    assert stored.content == encoded(1, "3")
+
+
+def test_content_others_have_too_keeps_its_form(registry):
     add(registry, manifest(of=encoded(1, "1")))
     stored, _, is_new = add(registry, manifest(1, "b", of=encoded(1, "2")))
     assert (stored.content, is_new) == (encoded(1, "1"), True)
@@ -173,10 +185,10 @@ def test_evictable_is_what_every_owner_can_get_again_and_none_has_pinned(registr
     assert registry.evict(digest(1)) == ()
     assert registry.evictable() == []
     assert registry.blobs() == {"c" * 64, *(f"{number:064x}" for number in (2, 3, 4))}
-    registry.restore(content(1), "{}")
+    registry.restore(content(1), CERTIFICATE)
     assert [each.digest for each in registry.evictable()] == [digest(1)]
     registry.delete("a", digest(1))
-    registry.restore(content(1), "{}")
+    registry.restore(content(1), CERTIFICATE)
     assert registry.registered([digest(1)]) == set()
 
 
@@ -321,7 +333,7 @@ def test_every_statement_is_answered_by_an_index(registry):
     registry.set_pinned("t1", digest(1), is_pinned=True, max_pinned=3)
     registry.write_usage({("t1", digest(1)): ""})
     registry.evict(digest(1))
-    registry.restore(content(1), "{}")
+    registry.restore(content(1), CERTIFICATE)
     registry.num_adapters("t1")
     registry.num_pinned("t1")
     registry.registered([digest(5)])
