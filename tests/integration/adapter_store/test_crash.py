@@ -79,14 +79,20 @@ async def test_blob_without_a_row_is_swept_at_the_start(client, store):
 
 
 async def test_torn_adapter_is_detected_before_it_is_handed_out_F13(client, store):
-    digest = (await client.register("a", good_adapter(1))).adapter.digest
+    kept = (await client.register("a", good_adapter(0), alias="mail")).adapter.digest
+    whole_blobs = {path.name for path in store.blobs()}
+    digest = (
+        await client.register("a", good_adapter(1), alias="mail", replace_alias=True)
+    ).adapter.digest
     ticket = client.ticket("a", digest)
-    blob = max(store.blobs(), key=lambda path: path.stat().st_size)
+    (blob,) = [path for path in store.blobs() if path.name not in whole_blobs]
     whole = blob.read_bytes()
     damages = [whole[: len(whole) * part // 64] for part in range(64)]
-    for part in range(64):
-        position = len(whole) * part // 64
-        damages.append(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
+    for part in range(256):
+        position = len(whole) * part // 256
+        flipped = bytes([whole[position] ^ 1 << part % 8])
+        damages.append(whole[:position] + flipped + whole[position + 1 :])
+    damages.append(whole + b"\0")
     blob.chmod(0o600)
     for damage in damages:
         blob.write_bytes(damage)
@@ -95,12 +101,27 @@ async def test_torn_adapter_is_detected_before_it_is_handed_out_F13(client, stor
         assert "checksum" in caught.value.message
     with pytest.raises(DataCorruptError):
         await client.fetch(ticket, digest)
+    # The one before goes on being served, and the alias can go back to it.
+    before = await client.fetch(client.ticket("a", kept), kept)
+    assert before.weights == good_adapter(0).weights
+    await client.set_alias("a", "mail", kept)
     blob.unlink()
     with pytest.raises(DataCorruptError):
         await client.fetch(ticket, digest)
     # Registering it again repairs it.
     assert not (await client.register("a", good_adapter(1))).is_new
     assert (await client.fetch(ticket, digest)).weights == whole
+
+
+async def test_two_blobs_that_trade_places_are_detected_F13(client, store):
+    digests = [(await client.register("a", good_adapter(seed))).adapter.digest for seed in range(2)]
+    one, two = sorted(store.blobs(), key=lambda path: path.stat().st_size)[-2:]
+    one.rename(one.with_name("aside"))
+    two.rename(one)
+    one.with_name("aside").rename(two)
+    for digest in digests:
+        with pytest.raises(DataCorruptError):
+            await client.fetch(client.ticket("a", digest), digest)
 
 
 async def test_link_in_place_of_a_blob_is_not_followed_T06(client, store, tmp_path):
