@@ -23,7 +23,7 @@ _COMMANDS = {
     "chat": ("edgelora.cli.chat", "Talk to the model through an adapter."),
     "adapters": (
         "edgelora.cli.adapters",
-        "Add, install, list, show, alias, pin and remove adapters.",
+        "Add, install, list, show, alias, pin, pack and remove adapters.",
     ),
     "tenants": ("edgelora.cli.tenants", "Add, list and revoke tenants (operator)."),
     "status": ("edgelora.cli.status", "Show the state of a running stack."),

@@ -21,6 +21,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 @pytest.fixture(scope="module")
 def up(tmp_path_factory):
     with up_process(tmp_path_factory.mktemp("stack"), "--no-demo", "--port", "0") as stack:
+        medium = stack.home / "medium"
+        medium.mkdir(parents=True)
+        (stack.home / "remotes.toml").write_text(
+            f'[usb]\nkind = "directory"\npath = "{medium}"\ntenants = ["shared"]\n'
+        )
         stack.start().wait_until_serving()
         stack.run("tenants", "add", "shared")
         yield stack
@@ -99,6 +104,39 @@ def test_tables_and_lines_are_for_people(up, adapter):
     heading, *rows = up.run("tenants", "list").splitlines()
     assert heading.split()[0] == "tenant"
     assert "shared" in [row.split()[0] for row in rows]
+
+
+def test_a_packed_adapter_is_installed_pinned_and_its_use_is_told(up, tmp_path):
+    who = ("--tenant", "shared")
+    model = BaseModel.load(prepared_model())
+    packed = write_random_adapter(tmp_path / "post", model, rank=4, modules=QUERY_VALUE, seed=8)
+    up.run("adapters", "pack", str(packed), str(up.home / "medium/post"), "--tag", "v1")
+    installed = up.run_json("adapters", "install", "usb/post:v1", "--alias", "post", *who)
+    assert installed["adapter"]["source"].startswith("usb/post@sha256:")
+    up.run("adapters", "pin", "post", *who)
+    ask = ("chat", "-m", "Say hello.", "--max-tokens", "4", "--adapter", "post", "--user", "ann")
+    for _ in range(2):
+        (used,) = up.run_json(*ask, *who)["adapters"]
+        assert used["source"] == installed["adapter"]["source"]
+    shown = up.run_json("adapters", "show", "post", *who)
+    assert shown["is_pinned"]
+    usage = shown["usage"]
+    assert usage["num_memory_hits"] + usage["num_flash_hits"] == 2
+    assert usage["remote_bytes_read"] > 0
+    tiers = up.run_json("status", *who)["tiers"]
+    assert tiers["num_adapters"] >= 1
+    assert tiers["hit_rates"]["remote"] == 0.0
+    lines = up.run("status", *who).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("tier ")] == [
+        "memory",
+        "flash",
+        "remote",
+    ]
+    # To whom a remote is not open, it does not exist.
+    up.run("tenants", "add", "stranger")
+    refused = up.run("adapters", "install", "usb/post:v1", "--tenant", "stranger", status=1)
+    unknown = up.run("adapters", "install", "none/post:v1", "--tenant", "stranger", status=1)
+    assert refused.splitlines()[-1] == unknown.splitlines()[-1]
 
 
 def test_the_status_names_every_service_and_ends_with_0(up):
