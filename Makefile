@@ -8,6 +8,7 @@
 #   make native-fuzz         its fuzz targets for FUZZ_SECONDS (600) of processor time
 #   make native-lint         clang-tidy on it; docs/operations.md names the tools these three need
 #   make store-faults        the adapter store over storage that fails, at every call (minutes)
+#   make demo-ranks          the demo adapters at ranks 16, 32 and 64, for `edgelora bench codec` (hours)
 #   make bench-peers         environments for the engines the benchmarks compare with
 #   make bench-results       every benchmark into bench/results, then the page (an hour, idle machine)
 #   make bench-page          bench/RESULTS.md and its pictures from bench/results
@@ -31,7 +32,7 @@ weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 .DELETE_ON_ERROR:
 .PHONY: store-faults
 .PHONY: bench-peers bench-results bench-page native-sanitize native-fuzz native-lint
-.PHONY: help run test setup native lint format protos demo-adapters compose-check clean distclean
+.PHONY: help run test setup native lint format protos demo-adapters demo-ranks compose-check clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -84,6 +85,19 @@ protos: $(VENV)/.ready-dev
 demo-adapters: $(VENV)/.ready-train $(weights)
 	@$(bin)/edgelora train --demo all --replace
 
+# NAME:learning rate:epochs, lower than at rank 4; those that are there are kept.
+DEMO_RANKS ?= 16 32 64
+demo_settings := email:7e-4:1 recipes:1e-3:1 tutor:1e-3:1.5 home:1.5e-3:0.5
+
+demo-ranks: $(VENV)/.ready-train $(weights)
+	@for rank in $(DEMO_RANKS); do for settings in $(demo_settings); do \
+		set -- $$(echo $$settings | tr : ' '); \
+		output=$(EDGELORA_HOME)/ranks/$$1-r$$rank; \
+		[ -d "$$output" ] || $(bin)/edgelora train demo/$$1/data/train.jsonl --output "$$output" \
+			--test-data demo/$$1/data/test.jsonl --name $$1 --rank $$rank --alpha $$((2 * rank)) \
+			--learning-rate $$2 --epochs $$3 || exit 1; \
+	done; done
+
 compose-check: $(VENV)/.ready-dev
 	@$(bin)/pytest tests/integration/compose
 
@@ -95,7 +109,7 @@ bench-peers: $(VENV)/.ready-dev
 	@PYTHON='$(PYTHON)' bench/peers/build.sh .peers $(PEERS)
 
 # BENCHES='engine serve' measures only some. engine-360m is `edgelora bench engine --shape 360m`.
-BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token end-to-end serve scale tiers adapters
+BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token end-to-end serve scale tiers adapters codec
 
 bench-results: $(VENV)/.ready-dev
 	@mkdir -p bench/results

@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, str] = {
     "first-token": "bench.first_token",
     "serve": "bench.serve",
     "scale": "bench.scale",
+    "codec": "bench.codec",
     "tiers": "bench.tiers",
     "adapters": "bench.registry_scale",
 }

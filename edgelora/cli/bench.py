@@ -74,6 +74,7 @@ def bench(
       scale        load spread over 1,000 adapters, beside the same load on 10
       tiers        until an adapter is ready, from memory, flash and a remote
       adapters     the adapter store with 100, 1,000 and 10,000 adapters
+      codec        what an adapter loses and saves when it is kept in few bits
 
     \b
     Examples:
