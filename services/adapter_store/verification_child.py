@@ -31,6 +31,7 @@ from services.adapter_store.orders import (
 from services.adapter_store.probes import MAX_PROBE_BYTES, read_probe
 from services.adapter_store.serving_form import FormChoice, num_parameters
 
+_NICENESS = 5
 EXIT_TOO_WEAK = 4
 """Status when the sandbox does not reach the minimum; then nothing was read."""
 
@@ -114,6 +115,8 @@ def _refused(
 def main() -> NoReturn:
     """Follows the orders on standard input."""
     orders = read_orders(VerificationOrders)
+    # Whoever is being served goes first.
+    os.nice(_NICENESS)
     verification = Verification(orders)
     box = sandbox.enter(orders.memory_bytes, orders.cpu_s)
     if not sandbox.reaches(box.level, orders.minimum_sandbox):

@@ -10,10 +10,13 @@ import pytest
 
 from edgelora.adapter_format import codec
 from edgelora.errors import AdapterRejectedError
+from edgelora.v1.adapter_pb2 import ServingForm
 from services.adapter_store.certificate import Certificate
 from services.adapter_store.measuring_base import open_measuring_base
 from services.adapter_store.verification import Verifier
 from services.chassis.base_model import NATIVE_FILE
+from services.chassis.channel import open_channel
+from tests.integration.adapter_store.store_process import StoreClient, StoreProcess
 from tests.support.adapter_files import AdapterFiles, config_bytes, safetensors_bytes, tensors
 from tests.support.measured_base import NUM_LAYERS, TARGETS, write_measured_base
 from tests.support.small_tokenizer import small_tokenizer
@@ -250,3 +253,28 @@ async def test_model_of_another_shape_is_not_measured_with(model, tmp_path):
         ) as found:
             assert found.measuring is None
             assert "another model" in found.why_not_measured
+
+
+async def test_store_keeps_the_encoded_form_and_shows_the_certificate(tmp_path):
+    process = StoreProcess(tmp_path, CODEC_MAX_KL="10")
+    write_measured_base(tmp_path / "model")
+    files = adapter()
+    try:
+        await process.start()
+        async with open_channel(process.address) as channel:
+            client = StoreClient(channel)
+            digest = (await client.register("a", files)).adapter.digest
+            found = (await client.get("a", digest)).adapter
+    finally:
+        process.close()
+    told = found.certificate
+    certificate = Certificate.from_bytes(told.document.encode())
+    assert found.certificate_digest == certificate.digest
+    assert certificate.adapter_digest == digest
+    assert told.form == ServingForm.SERVING_FORM_ENCODED_3
+    assert told.mean_kl == certificate.measurement.divergence.mean_kl
+    assert [each.token_id for each in told.canary] == [
+        each.token_id for each in certificate.measurement.canary.largest
+    ]
+    assert [blob.name for blob in process.blobs()] == [certificate.encoding.sha256]
+    assert found.flash_bytes == certificate.encoding.num_bytes < len(files.weights)
