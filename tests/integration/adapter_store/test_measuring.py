@@ -264,7 +264,7 @@ async def test_store_keeps_the_encoded_form_and_shows_the_certificate(tmp_path):
         async with open_channel(process.address) as channel:
             client = StoreClient(channel)
             digest = (await client.register("a", files)).adapter.digest
-            found = (await client.get("a", digest)).adapter
+            found = await client.get("a", digest)
     finally:
         process.close()
     told = found.certificate
