@@ -127,7 +127,7 @@ async def test_each_invalid_field_is_named_and_the_engine_never_hears_of_it_P03_
     stream = asyncio.create_task(bench.generate("the other stream", max_tokens=60))
     for field, changes in INVALID:
         error = await error_of(bench.call(**changes))
-        assert error.code is grpc.StatusCode.INVALID_ARGUMENT, field
+        assert error.code == "INVALID_ARGUMENT", field
         assert error.field == field
     assert len((await stream).token_ids) == 60
     assert (await bench.rest()).num_output_tokens == before.num_output_tokens + 60
@@ -169,7 +169,7 @@ async def test_a_deadline_that_passes_stops_the_work_F25(bench):
 
     bench.backend.before_forward = hold
     error = await error_of(bench.call(timeout=0.3, max_tokens=100))
-    assert error.code is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert error.code == "DEADLINE_EXCEEDED"
     gate.set()
     status = await bench.rest()
     assert status.num_output_tokens <= 3
