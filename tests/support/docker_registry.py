@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 import pytest
 
 from edgelora.adapter_package import MANIFEST_MEDIA_TYPE
-from services.adapter_store.remotes.registry_access import basic_authorization
+from services.adapter_store.remotes.remotes_file import basic_authorization
 from tests.support.free_port import free_port, wait_for_port
 
 USER, PASSWORD = "car", "garage-secret"

@@ -51,7 +51,7 @@ class TcpProxy:
         for task in self._tasks:
             task.cancel()
 
-    def heal(self, now: bool) -> None:
+    def heal(self, now: bool = True) -> None:
         """Lets connections to come alone, when `now` is true."""
         if now:
             self.cut_after_bytes = self.stall_after_bytes = self.crawl_after_bytes = None

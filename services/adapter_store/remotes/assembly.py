@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from edgelora.adapter_format import MAX_CONFIG_BYTES
+from services.adapter_store.probes import MAX_PROBE_BYTES
 from services.adapter_store.remotes.fetcher import RemoteFetcher
-from services.adapter_store.remotes.guarded_network import Resolve, system_resolve
+from services.adapter_store.remotes.name_lookup import Resolve, system_resolve
 from services.adapter_store.remotes.opening import RemoteOpening
 from services.adapter_store.remotes.package import PackageLimits
 from services.adapter_store.remotes.quarantine import Quarantine
@@ -18,7 +19,6 @@ from services.adapter_store.remotes.tenant_slots import TenantSlots
 from services.adapter_store.remotes.transfer import TransferLimits
 from services.adapter_store.remotes.try_book import RetryPolicy, TryBook
 
-MAX_PROBE_BYTES = 4 * 2**20
 _SLOTS_PER_TENANT = 2
 _MAX_WAITING_PER_TENANT = 16
 _PARTIALS_MAX_AGE_S = 7 * 24 * 3600.0

@@ -77,3 +77,11 @@ def unreachable(why: str) -> RemoteFailure:
         FailureKind.UNREACHABLE,
         f"the remote can not be reached ({why}): adapters on this node are not affected",
     )
+
+
+def faulty(why: str) -> RemoteFailure:
+    """An answer that can not be used; `why` is one of our own words."""
+    return RemoteFailure(
+        FailureKind.FAULTY,
+        f"the remote does not work as it should ({why}): adapters on this node are not affected",
+    )

@@ -22,6 +22,7 @@ from services.adapter_store.remotes.tenant_slots import TenantSlots
 from services.adapter_store.remotes.transfer import TransferLimits
 from services.adapter_store.remotes.try_book import TryBook
 from services.adapter_store.remotes.try_ledger import TryLedger
+from services.adapter_store.threads import in_thread
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are here and the bytes of the package."""
@@ -71,7 +72,7 @@ class RemoteFetcher:
     ) -> None:
         self._remotes = remotes
         self._open_remote = open_remote
-        self._opened: dict[str, OpenedRemote] = {}
+        self._opened: dict[str, asyncio.Task[OpenedRemote]] = {}
         self._quarantine = quarantine
         self._slots = slots
         self._clock_s = clock_s
@@ -109,8 +110,9 @@ class RemoteFetcher:
                     self.counters.slot_wait_s += self._clock_s() - started_s
                     # What was tried while this one waited counts.
                     self._ledger.check(remote.name, str(reference))
-                    manifest = await self._resolve(remote, reference)
-                    return await self._fetch(remote, reference, manifest, started_s, on_progress)
+                    opened = await self._source(remote)
+                    manifest = await self._resolve(opened, reference)
+                    return await self._fetch(opened, reference, manifest, started_s, on_progress)
         except TimeoutError:
             raise ServiceUnavailableError(
                 "the package is not here yet: what has arrived is kept, try again",
@@ -120,20 +122,28 @@ class RemoteFetcher:
 
     async def aclose(self) -> None:
         """Closes connections that are kept open."""
-        for opened in self._opened.values():
-            await opened.source.aclose()
+        for opened in await asyncio.gather(*self._opened.values(), return_exceptions=True):
+            if isinstance(opened, OpenedRemote):
+                await opened.source.aclose()
 
-    def _source(self, remote: Remote) -> OpenedRemote:
-        if remote.name not in self._opened:
-            self._opened[remote.name] = self._open_remote(remote)
-        return self._opened[remote.name]
+    async def _source(self, remote: Remote) -> OpenedRemote:
+        """Opens a remote once. Raises ServiceUnavailableError."""
+        opening = self._opened.get(remote.name)
+        if opening is None:
+            # In a thread: the first of a kind imports its client and reads certificates.
+            opening = asyncio.ensure_future(in_thread(self._open_remote, remote))
+            self._opened[remote.name] = opening
+        try:
+            return await asyncio.shield(opening)
+        except OSError as error:
+            self._opened.pop(remote.name, None)
+            raise unreachable("its certificates can not be read").to_error(None) from error
 
-    async def _resolve(self, remote: Remote, reference: PackageReference) -> PackageManifest:
-        key = str(reference)
+    async def _resolve(self, opened: OpenedRemote, reference: PackageReference) -> PackageManifest:
+        name, key = reference.remote, str(reference)
         self.counters.num_joins += self._manifests.is_running(key)
 
         async def read() -> PackageManifest:
-            opened = self._source(remote)
             self.counters.num_attempts += 1
             started_s = self._clock_s()
             try:
@@ -141,25 +151,25 @@ class RemoteFetcher:
                     manifest = await opened.source.resolve(reference)
             except TimeoutError:
                 failure = unreachable("it does not answer in time")
-                self._ledger.note(remote.name, key, failure)
+                self._ledger.note(name, key, failure)
                 raise failure from None
             except RemoteFailure as failure:
-                self._ledger.note(remote.name, key, failure)
+                self._ledger.note(name, key, failure)
                 raise
             finally:
                 self.counters.resolve_s += self._clock_s() - started_s
-            self._ledger.clear(remote.name, key)
+            self._ledger.clear(name, key)
             return manifest
 
         try:
             async with self._manifests.join(key, read) as manifest:
                 return manifest
         except RemoteFailure as failure:
-            raise failure.to_error(self._ledger.delay_s(remote.name, key)) from failure
+            raise failure.to_error(self._ledger.delay_s(name, key)) from failure
 
     async def _fetch(
         self,
-        remote: Remote,
+        opened: OpenedRemote,
         reference: PackageReference,
         manifest: PackageManifest,
         started_s: float,
@@ -178,7 +188,7 @@ class RemoteFetcher:
                         on_progress(before + size_bytes, manifest.total_bytes)
 
                 paths[file] = package / file
-                await self._layers.take(self._source(remote), reference, layer, paths[file], watch)
+                await self._layers.take(opened, reference, layer, paths[file], watch)
                 done_bytes += layer.size_bytes
                 watch(0, done_bytes)
         except BaseException:

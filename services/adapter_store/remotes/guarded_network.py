@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from httpcore2 import (
@@ -17,21 +14,8 @@ from httpcore2 import (
 )
 
 from services.adapter_store.remotes.failures import FailureKind, RemoteFailure, unreachable
+from services.adapter_store.remotes.name_lookup import Resolve
 from services.adapter_store.remotes.web_address import Place, is_public
-
-Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""Host and port -> IP addresses; raises OSError when the name is unknown."""
-
-# A dead name server holds a thread for half a minute: not one that the store's own work needs.
-_LOOKUPS = ThreadPoolExecutor(max_workers=4, thread_name_prefix="remote-names")
-
-
-async def system_resolve(host: str, port: int) -> list[str]:
-    """Asks the system, as every program does."""
-    found = await asyncio.get_running_loop().run_in_executor(
-        _LOOKUPS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    )
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class GuardedNetwork(AsyncNetworkBackend):

@@ -6,8 +6,8 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from services.adapter_store.remotes.failures import FailureKind, RemoteFailure
-from services.adapter_store.remotes.remote_http import HttpReply, RemoteHttp, faulty
+from services.adapter_store.remotes.failures import FailureKind, RemoteFailure, faulty
+from services.adapter_store.remotes.remote_http import HttpReply, RemoteHttp
 from services.adapter_store.remotes.source import ByteStream
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,15})-\d{1,15}/(\d{1,15}|\*)")

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.adapter_store.remotes.counters import RemoteCounters
-from services.adapter_store.remotes.failures import TRANSIENT, FailureKind, RemoteFailure
+from services.adapter_store.remotes.failures import TRANSIENT, FailureKind, RemoteFailure, faulty
 from services.adapter_store.remotes.opening import OpenedRemote
 from services.adapter_store.remotes.package import Layer
 from services.adapter_store.remotes.quarantine import PartialFile, Quarantine
 from services.adapter_store.remotes.reference import PackageReference
-from services.adapter_store.remotes.remote_http import faulty
 from services.adapter_store.remotes.single_flight import SingleFlight
 from services.adapter_store.remotes.transfer import LayerTransfer, TransferLimits
 from services.adapter_store.remotes.try_ledger import TryLedger

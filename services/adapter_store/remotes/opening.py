@@ -9,12 +9,9 @@ from services.adapter_store.remotes.blocking_tree import BlockingTree
 from services.adapter_store.remotes.directory_source import DirectorySource
 from services.adapter_store.remotes.directory_tree import Directory
 from services.adapter_store.remotes.fsspec_tree import FsspecFiles
-from services.adapter_store.remotes.guarded_network import Resolve
-from services.adapter_store.remotes.http_tree import HttpTree
 from services.adapter_store.remotes.layout_source import LayoutSource
+from services.adapter_store.remotes.name_lookup import Resolve
 from services.adapter_store.remotes.package import PackageLimits
-from services.adapter_store.remotes.registry_source import RegistrySource
-from services.adapter_store.remotes.remote_http import RemoteHttp
 from services.adapter_store.remotes.remotes_file import (
     DirectoryPlace,
     FsspecPlace,
@@ -35,7 +32,8 @@ class OpenedRemote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteOpening:
-    """What all remotes have in common. Opening one touches neither network nor storage."""
+    """What all remotes have in common. Opening one reads certificates, and
+    touches neither network nor the remote's storage; call it in a thread."""
 
     limits: PackageLimits
     clock_s: Callable[[], float]
@@ -60,6 +58,11 @@ class RemoteOpening:
         return OpenedRemote(self._web(place), self.web_timeout_s)
 
     def _web(self, place: WebPlace) -> PackageSource:
+        # A store without web remotes, and every store while it starts, does without the client.
+        from services.adapter_store.remotes.http_tree import HttpTree
+        from services.adapter_store.remotes.registry_source import RegistrySource
+        from services.adapter_store.remotes.remote_http import RemoteHttp
+
         http = RemoteHttp(
             place.address,
             allowed=place.allowed_hosts,

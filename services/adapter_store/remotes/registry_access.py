@@ -5,14 +5,14 @@ Distribution specification, `auth/token.md`; RFC 7235 for the challenge.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable
 from urllib.parse import urlencode
 
 from edgelora.adapter_format.strict_json import parse_object
 from edgelora.errors import AdapterRejectedError
-from services.adapter_store.remotes.remote_http import RemoteHttp, faulty
+from services.adapter_store.remotes.failures import faulty
+from services.adapter_store.remotes.remote_http import RemoteHttp
 from services.adapter_store.remotes.web_address import WebAddress, parse_web_address
 
 _PARAMETER = re.compile(r'([A-Za-z]+)="([^"\\]*)"')
@@ -21,11 +21,6 @@ _MAX_ANSWER_BYTES = 64 * 1024
 _MAX_LIFE_S = 3600.0
 _DEFAULT_LIFE_S = 60.0
 """Of a token that does not say how long it lives."""
-
-
-def basic_authorization(user: str, password: str) -> str:
-    """The value of the Authorization header (RFC 7617)."""
-    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 class RegistryAccess:

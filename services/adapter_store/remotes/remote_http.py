@@ -10,7 +10,6 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from functools import cached_property
 from pathlib import Path
 
 import httpcore2
@@ -19,14 +18,17 @@ from services.adapter_store.remotes.failures import (
     FailureKind,
     RemoteFailure,
     absent,
+    faulty,
     unreachable,
 )
-from services.adapter_store.remotes.guarded_network import GuardedNetwork, Resolve
+from services.adapter_store.remotes.guarded_network import GuardedNetwork
+from services.adapter_store.remotes.name_lookup import Resolve
 from services.adapter_store.remotes.web_address import Place, WebAddress
 
 MAX_REDIRECTS = 3
 _REDIRECTS = {301, 302, 303, 307, 308}
 _MAX_IDLE_CONNECTIONS = 8
+_IDLE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,10 @@ class HttpReply:
 
 
 class RemoteHttp:
-    """GET requests to one remote and to the places its operator lets it refer to."""
+    """GET requests to one remote and to the places its operator lets it refer to.
+
+    Making one reads certificates and touches no network.
+    """
 
     def __init__(
         self,
@@ -67,11 +72,17 @@ class RemoteHttp:
         self.home = home
         self._allowed = allowed | {home.place}
         self._schemes = ("https", "http") if allow_plain_http else ("https",)
-        self._ca_file = ca_file
         self._answer_timeout_s = answer_timeout_s
         self._unix_clock_s = unix_clock_s
         trusted = {place for place in allowed if place.is_literal} | {home.place}
-        self._network = GuardedNetwork(trusted, resolve)
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=ssl.create_default_context(cafile=ca_file),
+            # The tenants' download slots are the bound: one tenant must not use up another's.
+            max_connections=None,
+            max_keepalive_connections=_MAX_IDLE_CONNECTIONS,
+            keepalive_expiry=_IDLE_S,
+            network_backend=GuardedNetwork(trusted, resolve),
+        )
 
     @asynccontextmanager
     async def get(
@@ -123,21 +134,7 @@ class RemoteHttp:
 
     async def aclose(self) -> None:
         """Closes idle connections."""
-        if "_pool" in self.__dict__:
-            await self._pool.aclose()
-
-    @cached_property
-    def _pool(self) -> httpcore2.AsyncConnectionPool:
-        # Reading the system's certificates takes a while, and most stores have no web remote.
-        context = ssl.create_default_context(cafile=self._ca_file)
-        return httpcore2.AsyncConnectionPool(
-            ssl_context=context,
-            # The tenants' download slots are the bound: one tenant must not use up another's.
-            max_connections=None,
-            max_keepalive_connections=_MAX_IDLE_CONNECTIONS,
-            keepalive_expiry=15.0,
-            network_backend=self._network,
-        )
+        await self._pool.aclose()
 
     def _check(self, address: WebAddress) -> None:
         if address.place not in self._allowed:
@@ -191,14 +188,6 @@ async def _body(response: httpcore2.Response) -> AsyncGenerator[bytes]:
         ssl.SSLError,
     ) as error:
         raise faulty("it cut the transfer") from error
-
-
-def faulty(why: str) -> RemoteFailure:
-    """An answer that can not be used; `why` is one of our own words."""
-    return RemoteFailure(
-        FailureKind.FAULTY,
-        f"the remote does not work as it should ({why}): adapters on this node are not affected",
-    )
 
 
 def _why(error: Exception) -> str:

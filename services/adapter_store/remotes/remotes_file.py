@@ -10,6 +10,8 @@ tenants = ["office"]                     # absent: all
 
 from __future__ import annotations
 
+import base64
+import ssl
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +20,6 @@ from typing import Any, Literal, TypeVar
 
 from services.adapter_store.remotes.fsspec_tree import Option
 from services.adapter_store.remotes.reference import is_remote_name
-from services.adapter_store.remotes.registry_access import basic_authorization
 from services.adapter_store.remotes.web_address import (
     Place,
     WebAddress,
@@ -72,6 +73,11 @@ class Remote:
     def is_open_to(self, tenant_id: str) -> bool:
         """Whether a tenant may use it."""
         return self.tenants is None or tenant_id in self.tenants
+
+
+def basic_authorization(user: str, password: str) -> str:
+    """The value of the Authorization header (RFC 7617)."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def load_remotes(file: Path, setting: str) -> dict[str, Remote]:
@@ -129,8 +135,8 @@ def _web_place(table: _Table, kind: Literal["registry", "http"]) -> WebPlace | N
     if address is not None and "?" in address.target:
         table.wrong("url", "without a query")
     ca_file = table.text("ca_file")
-    if ca_file is not None and not Path(ca_file).is_file():
-        table.wrong("ca_file", "a file that exists")
+    if ca_file is not None and not _has_certificates(ca_file):
+        table.wrong("ca_file", "a file of certificates in PEM form")
     user, password = table.text("user"), table.secret("password_file")
     token = table.secret("token_file")
     if (user is None) != (password is None):
@@ -150,6 +156,14 @@ def _web_place(table: _Table, kind: Literal["registry", "http"]) -> WebPlace | N
         ca_file=None if ca_file is None else Path(ca_file),
         authorization=authorization,
     )
+
+
+def _has_certificates(file: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
+    except OSError:  # of which ssl.SSLError is one
+        return False
+    return True
 
 
 def _fsspec_place(table: _Table) -> FsspecPlace:

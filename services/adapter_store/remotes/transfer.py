@@ -8,11 +8,10 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 
 from services.adapter_store.remotes.counters import RemoteCounters
-from services.adapter_store.remotes.failures import FailureKind, RemoteFailure, unreachable
+from services.adapter_store.remotes.failures import FailureKind, RemoteFailure, faulty, unreachable
 from services.adapter_store.remotes.package import Layer
 from services.adapter_store.remotes.quarantine import PartialFile
 from services.adapter_store.remotes.reference import PackageReference
-from services.adapter_store.remotes.remote_http import faulty
 from services.adapter_store.remotes.source import ByteStream, PackageSource
 from services.adapter_store.threads import in_thread
 

@@ -12,7 +12,7 @@ import pytest
 
 from edgelora.errors import PermissionDeniedError, ServiceUnavailableError
 from services.adapter_store.remotes.reference import parse_reference
-from services.adapter_store.remotes.registry_access import basic_authorization
+from services.adapter_store.remotes.remotes_file import basic_authorization
 from tests.support.adapter_packages import make_package, open_fetcher, web_remote
 from tests.support.docker_registry import DockerRegistry
 from tests.support.hostile_server import HostileServer, SeenRequest, reply

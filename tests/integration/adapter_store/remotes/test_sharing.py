@@ -65,7 +65,7 @@ async def test_who_gives_up_does_not_take_the_others_along(tmp_path, server, pac
             asyncio.ensure_future(fetcher.fetch_package(tenant, MAIL)) for tenant in "abc"
         )
         await proxy.stalled.wait()
-        proxy.heal(True)
+        proxy.heal()
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
@@ -89,7 +89,8 @@ async def test_the_last_who_gives_up_ends_the_transfer_and_keeps_its_bytes(
         await asyncio.gather(*fetching, return_exceptions=True)
         assert exposed_packages(tmp_path) == []
         assert len(partial_files(tmp_path)) == 1
-        proxy.heal(True)
+        proxy.heal()
+        proxy.drop_connections()
         fetched = await fetcher.fetch_package("a", MAIL)
         assert fetched.weights_path.read_bytes() == package.weights
         assert fetcher.counters.num_resumes == 1

@@ -8,6 +8,7 @@ from services.adapter_store.remotes.remotes_file import (
 )
 from services.adapter_store.remotes.web_address import Place
 from services.chassis.settings import ConfigError
+from tests.support.tls_certificate import make_certificate
 
 SETTING = "EDGELORA_STORE_REMOTES_FILE"
 
@@ -15,7 +16,6 @@ SETTING = "EDGELORA_STORE_REMOTES_FILE"
 @pytest.fixture
 def load(tmp_path):
     (tmp_path / "secret").write_text("  swordfish\n")
-    (tmp_path / "ca.pem").write_text("-")
 
     def load_(text):
         file = tmp_path / "remotes.toml"
@@ -26,13 +26,14 @@ def load(tmp_path):
 
 
 def test_every_kind_of_remote_is_read(load, tmp_path):
+    certificate = make_certificate(tmp_path).certificate
     remotes = load("""
 [garage]
 kind = "registry"
 url = "https://registry.example/team"
 user = "car"
 password_file = "HERE/secret"
-ca_file = "HERE/ca.pem"
+ca_file = "HERE/tls.crt"
 allowed_hosts = ["auth.example", "10.0.0.7:9000"]
 tenants = ["office"]
 [site]
@@ -56,7 +57,7 @@ secret_options = { secret = "HERE/secret" }
     assert str(garage.place.address) == "https://registry.example/team"
     assert garage.place.authorization == "Basic Y2FyOnN3b3JkZmlzaA=="
     assert garage.place.allowed_hosts == {Place("auth.example", 443), Place("10.0.0.7", 9000)}
-    assert garage.place.ca_file == tmp_path / "ca.pem"
+    assert garage.place.ca_file == certificate
     assert garage.is_open_to("office")
     assert not garage.is_open_to("kids")
     assert site.place.authorization == "Bearer swordfish"
@@ -91,6 +92,7 @@ MISTAKES = {
         "a.token_file has to be given without",
     ),
     "no such certificate": (WEB + 'ca_file = "/none"', "a.ca_file has to be"),
+    "a certificate that is none": (WEB + 'ca_file = "HERE/secret"', "a.ca_file has to be"),
     "a host that is none": (WEB + 'allowed_hosts = ["h/x"]', "a.allowed_hosts has to be"),
     "tenants that are none": (WEB + 'tenants = "all"', "a.tenants has to be"),
     "a flag that is none": (WEB + 'allow_plain_http = "yes"', "a.allow_plain_http has to be"),
