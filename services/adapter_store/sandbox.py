@@ -60,15 +60,23 @@ def enter(memory_bytes: int, cpu_s: int) -> Sandbox:
     has_seccomp = has_rlimits and _use_seccomp()
     sys.addaudithook(_forbid)
     return Sandbox(
-        level=_level(has_rlimits, abi, has_seccomp),
+        level=level_of(has_rlimits, abi, has_seccomp, is_root=is_root),
         landlock_abi=abi,
         has_seccomp=has_seccomp,
         is_root=is_root,
     )
 
 
-def _level(has_rlimits: bool, abi: int, has_seccomp: bool) -> str:
-    return LEVELS[has_rlimits + (abi > 0) + (abi > 0 and has_seccomp)]
+def level_of(has_rlimits: bool, landlock_abi: int, has_seccomp: bool, *, is_root: bool) -> str:
+    """The level that what was given up amounts to.
+
+    The superuser is bound by no limit on processes, so seccomp has to bind it.
+    """
+    if not has_rlimits or (is_root and not has_seccomp):
+        return "none"
+    if landlock_abi == 0:
+        return "rlimits"
+    return "landlock+seccomp" if has_seccomp else "landlock"
 
 
 def _leave_root() -> bool:
