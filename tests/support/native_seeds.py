@@ -6,6 +6,8 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.encoded_adapters import encoded_for
+
 _HEADER_BYTES = 64
 _ENTRY_BYTES = 32
 _LOAD, _UNLOAD, _RUN = 0, 1, 2
@@ -40,6 +42,16 @@ def write_calls(folder: Path) -> None:
             second = _load(1, _pair(0, module, 18, 0.5))
             calls = first + second + batch + decode + bytes([_UNLOAD, 0]) + base + decode
             (folder / f"{name}-{module}").write_bytes(calls)
+
+
+def write_encoded(folder: Path) -> None:
+    """Writes encoded adapters that are in order, and cut ones, for fuzz/encoded.cpp."""
+    folder.mkdir()
+    for max_rank in (1, 3, 17, 24):
+        data = encoded_for("smallest", max_rank, max_rank)
+        (folder / f"rank-{max_rank}").write_bytes(data)
+        for size in (0, 127, 128, len(data) - 1):
+            (folder / f"rank-{max_rank}-cut-{size}").write_bytes(data[:size])
 
 
 def _pair(layer: int, module: int, rank: int, scaling: float) -> bytes:

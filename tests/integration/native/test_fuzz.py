@@ -41,6 +41,7 @@ def test_nothing_from_outside_crashes_the_core(build, models, tmp_path):
     smallest = sorted(models.glob("smallest-*.edgelora"))
     native_seeds.write_files(tmp_path / "files", smallest)
     native_seeds.write_calls(tmp_path / "calls")
+    native_seeds.write_encoded(tmp_path / "encoded")
     runs = []
     for number, model in enumerate(smallest):
         shutil.copytree(tmp_path / "files", tmp_path / f"files{number}")
@@ -52,8 +53,12 @@ def test_nothing_from_outside_crashes_the_core(build, models, tmp_path):
         }
         opening = [directory / "fuzz_open", "-max_len=20000"]
         stepping = [directory / "fuzz_step", "-max_len=1000"]
-        runs.append(start(opening, tmp_path / f"files{number}", settings, 0.25))
-        runs.append(start(stepping, tmp_path / f"calls{number}", settings, 0.25))
+        runs.append(start(opening, tmp_path / f"files{number}", settings, 0.2))
+        runs.append(start(stepping, tmp_path / f"calls{number}", settings, 0.2))
+    # Decoding is the same code for every instruction set.
+    decoding = [directory / "fuzz_encoded", "-max_len=20000"]
+    settings = {"EDGELORA_FUZZ_MODEL": str(smallest[0])}
+    runs.append(start(decoding, tmp_path / "encoded", settings, 0.2))
     outputs = [run.communicate()[0] for run in runs]
     for run, output in zip(runs, outputs, strict=True):
         assert run.returncode == 0, f"{output[-6000:]}\nthe input is in {FINDINGS}"

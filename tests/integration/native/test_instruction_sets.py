@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.support import native_core
+from tests.support.encoded_adapters import encoded_for
 
 pytestmark = pytest.mark.timeout(600)  # compiles
 
@@ -39,11 +40,15 @@ def test_logits_are_the_bits_of_plain_cpp(build, model, tmp_path, variant, instr
 
 
 @pytest.mark.parametrize(
-    "words", [("refusals",), ("overflow",), ("churn", "10")], ids=lambda w: w[0]
+    "words", [("refusals",), ("overflow",), ("churn", "10", "ENCODED")], ids=lambda w: w[0]
 )
 @pytest.mark.parametrize("variant, instruction_set", [*BUILDS_AND_SETS, ("release", "portable")])
-def test_mistakes_overflows_and_changing_slots(build, model, variant, instruction_set, words):
-    name, *more = words
+def test_mistakes_overflows_and_changing_slots(
+    build, model, tmp_path, variant, instruction_set, words
+):
+    encoded = tmp_path / "encoded"
+    encoded.write_bytes(encoded_for(model.stem, 8))
+    name, *more = (str(encoded) if word == "ENCODED" else word for word in words)
     check_or_skip(build(variant), name, model, *more, instruction_set=instruction_set)
 
 

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from tests.support import native_core
+from tests.support.encoded_adapters import encoded_for
 
 pytestmark = pytest.mark.timeout(1800)  # compiles
 
@@ -23,7 +24,18 @@ RUNS = [
 def test_nothing_is_found(build, models, tmp_path, variant, family, instruction_set):
     model, output = models / f"{family}.edgelora", tmp_path / "output"
     directory = build(variant)
-    for words in (("script", output), ("refusals",), ("overflow",), ("churn", ROWS)):
+    encoded, small = tmp_path / "encoded", tmp_path / "small"
+    encoded.write_bytes(encoded_for(family, 21))
+    small.write_bytes(encoded_for(family, 8))
+    runs = (
+        ("script", output),
+        ("refusals",),
+        ("overflow",),
+        ("encoded", encoded, tmp_path / "slot"),
+        ("damaged", small),
+        ("churn", ROWS, small),
+    )
+    for words in runs:
         name, *more = words
         more = [str(word) for word in more]
         reason = native_core.check(directory, name, model, *more, instruction_set=instruction_set)

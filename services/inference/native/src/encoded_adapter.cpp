@@ -259,31 +259,30 @@ void EncodedAdapter::write_a_row(const EncodedModule& module, int row, uint8_t* 
 void EncodedAdapter::write_b_rows(const EncodedModule& module, int first, uint8_t* b) const {
   const auto rank = static_cast<int>(module.components.size());
   const size_t block_bytes = LoraModule::b_block_bytes(rank);
-  const size_t part = 32 + static_cast<size_t>(first / kPack) * 64;
-  const int count = std::min(kPack, rank - first);
+  uint8_t* const blocks_end = b + static_cast<size_t>(module.out / kLanes) * block_bytes;
+  const size_t part = 32 + static_cast<size_t>(first / kPack) * kPack * kLanes;
   for (int at = 0; at < kPack; at++) {
-    uint8_t* byte = b + part + at;
-    const auto store = [&](int o, uint8_t value) {
-      byte[static_cast<size_t>(o / kLanes) * block_bytes + static_cast<size_t>(o % kLanes * kPack)] = value;
-    };
-    if (at >= count) {
-      for (int o = 0; o < module.out; o++) store(o, 128);
+    if (first + at >= rank) {
+      for (uint8_t* block = b; block < blocks_end; block += block_bytes)
+        for (int lane = 0; lane < kLanes; lane++) block[part + kPack * lane + at] = 128;
       continue;
     }
     const EncodedComponent& component = module.components[static_cast<size_t>(first + at)];
     const Codebook& book = codebook(1, component.b_bits);
     with_run(component.b_bits, component.b, book.levels, book.window, [&](auto run) {
-      for (int o = 0; o < module.out; o += 8) {
-        uint8_t eight[8];
-        run.next(eight);
-        for (int i = 0; i < 8; i++) store(o + i, eight[i]);
+      for (uint8_t* block = b; block < blocks_end; block += block_bytes) {
+        for (int lane = 0; lane < kLanes; lane += 8) {
+          uint8_t eight[8];
+          run.next(eight);
+          for (int i = 0; i < 8; i++) block[part + kPack * (lane + i) + at] = eight[i];
+        }
       }
     });
   }
   if (first != 0) return;
-  for (int block = 0; block < module.out / kLanes; block++)
+  for (uint8_t* block = b; block < blocks_end; block += block_bytes)
     for (int lane = 0; lane < kLanes; lane++)
-      std::memcpy(b + static_cast<size_t>(block) * block_bytes + 2 * lane, &kBScale, sizeof kBScale);
+      std::memcpy(block + 2 * lane, &kBScale, sizeof kBScale);
 }
 
 }  // namespace edgelora

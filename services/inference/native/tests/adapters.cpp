@@ -111,6 +111,14 @@ Refusal load(el_engine* engine, int32_t slot, const std::vector<el_lora_pair>& p
   return error;
 }
 
+Refusal load_encoded(el_engine* engine, int32_t slot, const std::vector<uint8_t>& file) {
+  char error[kErrorSize] = "";
+  const int64_t bytes =
+      el_load_encoded(engine, slot, file.data(), file.size(), error, sizeof error);
+  expect((bytes < 0) == (error[0] != '\0'), "a refusal has a status and a text");
+  return error;
+}
+
 Refusal unload(el_engine* engine, int32_t slot) {
   char error[kErrorSize] = "";
   const int status = el_unload_adapter(engine, slot, error, sizeof error);
@@ -143,6 +151,17 @@ std::vector<float> must_forward(el_engine* engine, const std::vector<Chunk>& chu
   std::vector<float> logits;
   must(forward(engine, chunks, logits));
   return logits;
+}
+
+std::vector<uint8_t> read_bytes(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  expect(file != nullptr, "the file can be opened");
+  std::vector<uint8_t> bytes;
+  uint8_t part[4096];
+  for (size_t count = 0; (count = std::fread(part, 1, sizeof part, file)) > 0;)
+    bytes.insert(bytes.end(), part, part + count);
+  expect(std::fclose(file) == 0, "the file is read");
+  return bytes;
 }
 
 void expect(bool holds, const std::string& what) {

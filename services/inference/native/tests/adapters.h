@@ -72,6 +72,7 @@ using Refusal = std::string;
 
 EnginePointer open(const std::string& path, const el_limits& limits, Refusal& refusal);
 Refusal load(el_engine* engine, int32_t slot, const std::vector<el_lora_pair>& pairs);
+Refusal load_encoded(el_engine* engine, int32_t slot, const std::vector<uint8_t>& file);
 Refusal unload(el_engine* engine, int32_t slot);
 Refusal forward(el_engine* engine, const std::vector<Chunk>& chunks, std::vector<float>& logits);
 
@@ -79,6 +80,9 @@ Refusal forward(el_engine* engine, const std::vector<Chunk>& chunks, std::vector
 EnginePointer must_open(const std::string& path, const el_limits& limits);
 void must(const Refusal& refusal);
 std::vector<float> must_forward(el_engine* engine, const std::vector<Chunk>& chunks);
+
+// A whole file.
+std::vector<uint8_t> read_bytes(const std::string& path);
 
 // Aborts the program unless it holds.
 void expect(bool holds, const std::string& what);

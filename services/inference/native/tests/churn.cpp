@@ -18,7 +18,19 @@ constexpr int kNothing = kKinds;
 // What the second thread last did to a slot: changes * (kKinds + 1) + the adapter in it.
 using Contents = std::atomic<uint64_t>;
 
-void swap(el_engine* engine, const std::vector<Adapter>& adapters, Contents* contents,
+// Adapters of random factors, and an encoded one after them.
+struct Adapters {
+  std::vector<Adapter> factors;
+  std::vector<uint8_t> encoded;
+
+  Refusal load_into(el_engine* engine, int slot, int kind) const {
+    const auto at = static_cast<size_t>(kind);
+    return at < factors.size() ? load(engine, slot, factors[at].pairs)
+                               : load_encoded(engine, slot, encoded);
+  }
+};
+
+void swap(el_engine* engine, const Adapters& adapters, Contents* contents,
           std::atomic<int>& num_swaps, const std::atomic<bool>& enough) {
   for (int i = 0; !enough.load(); i++) {
     const int slot = i % kSlots;
@@ -26,7 +38,7 @@ void swap(el_engine* engine, const std::vector<Adapter>& adapters, Contents* con
     const uint64_t change = (contents[slot].load() / (kKinds + 1) + 1) * (kKinds + 1);
     contents[slot].store(change + kNothing);
     while (!unload(engine, slot).empty()) std::this_thread::yield();
-    must(load(engine, slot, adapters[static_cast<size_t>(kind)].pairs));
+    must(adapters.load_into(engine, slot, kind));
     contents[slot].store(change + static_cast<uint64_t>(kind));
     num_swaps.fetch_add(1);
   }
@@ -34,23 +46,24 @@ void swap(el_engine* engine, const std::vector<Adapter>& adapters, Contents* con
 
 }  // namespace
 
-void run_churn(const std::string& model, int num_rows) {
+void run_churn(const std::string& model, int num_rows, const std::string& encoded) {
   const PackedFile file(model);
   const EnginePointer engine = must_open(model, kLimits);
   const auto vocab = static_cast<size_t>(file.header().vocab_size);
-  std::vector<Adapter> adapters;
+  Adapters adapters;
   // Their ranks differ, so that one adapter's factors lie where another's scales were.
-  adapters.reserve(kKinds);
-  for (int kind = 0; kind < kKinds; kind++)
-    adapters.emplace_back(file.header(), 11 + kind, 2 + 3 * kind, all_modules());
-  must(load(engine.get(), kSlots, adapters[0].pairs));
+  adapters.factors.reserve(kKinds - 1);
+  for (int kind = 0; kind < kKinds - 1; kind++)
+    adapters.factors.emplace_back(file.header(), 11 + kind, 2 + 3 * kind, all_modules());
+  adapters.encoded = read_bytes(encoded);
+  must(adapters.load_into(engine.get(), kSlots, 0));
 
   const auto row = [](int32_t block, std::vector<std::pair<int32_t, float>> uses) {
     return Chunk{{1, 2, 3, 4, 5}, 0, {block}, std::move(uses)};
   };
   std::vector<std::vector<float>> expected;
   for (int kind = 0; kind < kKinds; kind++) {
-    must(load(engine.get(), 0, adapters[static_cast<size_t>(kind)].pairs));
+    must(adapters.load_into(engine.get(), 0, kind));
     expected.push_back(must_forward(engine.get(), {row(0, {{0, 1.0f}})}));
     must(unload(engine.get(), 0));
   }

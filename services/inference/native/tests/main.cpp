@@ -1,4 +1,5 @@
-// native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | churn MODEL ROWS
+// native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | encoded MODEL FILE OUTPUT |
+//   damaged MODEL FILE | churn MODEL ROWS FILE
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -14,12 +15,16 @@ int main(int argc, char** argv) {
     run_refusals(words[1]);
   } else if (words.size() == 2 && words[0] == "overflow") {
     run_overflow(words[1]);
-  } else if (words.size() == 3 && words[0] == "churn") {
-    run_churn(words[1], std::stoi(words[2]));
+  } else if (words.size() == 4 && words[0] == "encoded") {
+    run_encoded(words[1], words[2], words[3]);
+  } else if (words.size() == 3 && words[0] == "damaged") {
+    run_damaged(words[1], words[2]);
+  } else if (words.size() == 4 && words[0] == "churn") {
+    run_churn(words[1], std::stoi(words[2]), words[3]);
   } else {
     std::fputs(
-        "usage: native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | churn MODEL "
-        "ROWS\n",
+        "usage: native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | "
+        "encoded MODEL FILE OUTPUT | damaged MODEL FILE | churn MODEL ROWS FILE\n",
         stderr);
     return 2;
   }

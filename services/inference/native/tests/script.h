@@ -14,8 +14,17 @@ void run_refusals(const std::string& model);
 // Adapters whose products overflow.
 void run_overflow(const std::string& model);
 
+// Loads an encoded adapter, of at most rank 64, and writes what its slot then holds, float32: for
+// each module, layer by layer, scaling, A and B.
+void run_encoded(const std::string& model, const std::string& file, const std::string& output);
+
+// The same with every byte of what describes the payload changed, and with other lengths: it is
+// refused, or runs.
+void run_damaged(const std::string& model, const std::string& file);
+
 // Decodes while a second thread puts other adapters into the slots without a pause: every row has
-// the bits of the adapter that was in its slot. Ends after `num_rows` rows with each of them.
-void run_churn(const std::string& model, int num_rows);
+// the bits of the adapter that was in its slot. One of them is `file`, an encoded one of at most
+// rank 8. Ends after `num_rows` rows with each of them.
+void run_churn(const std::string& model, int num_rows, const std::string& file);
 
 }  // namespace edgelora::check
