@@ -9,6 +9,7 @@
 #   make native-lint         clang-tidy on it; docs/operations.md names the tools these three need
 #   make store-faults        the adapter store over storage that fails, at every call (minutes)
 #   make demo-ranks          the demo adapters at ranks 16, 32 and 64, for `edgelora bench codec` (hours)
+#   make config-fuzz         adapter configs with FUZZ_ROUNDS (20000) wrong fields beside PEFT (minutes)
 #   make bench-peers         environments for the engines the benchmarks compare with
 #   make bench-results       every benchmark into bench/results, then the page (an hour, idle machine)
 #   make bench-page          bench/RESULTS.md and its pictures from bench/results
@@ -30,7 +31,7 @@ native := $(shell find services/inference/native \( -name '.*' -o -name __pycach
 weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 
 .DELETE_ON_ERROR:
-.PHONY: store-faults
+.PHONY: store-faults config-fuzz
 .PHONY: bench-peers bench-results bench-page native-sanitize native-fuzz native-lint
 .PHONY: help run test setup native lint format protos demo-adapters demo-ranks compose-check clean distclean
 
@@ -103,6 +104,11 @@ compose-check: $(VENV)/.ready-dev
 
 store-faults: $(VENV)/.ready-dev
 	@EDGELORA_STORE_FAULTS=all $(bin)/pytest -v tests/integration/adapter_store/test_storage_faults.py
+
+FUZZ_ROUNDS ?= 20000
+
+config-fuzz: $(VENV)/.ready-dev
+	@EDGELORA_CONFIG_FUZZ_ROUNDS='$(FUZZ_ROUNDS)' $(bin)/pytest -v tests/integration/parity/test_config_mutations.py
 
 # PEERS='llama.cpp vllm' makes only some.
 bench-peers: $(VENV)/.ready-dev

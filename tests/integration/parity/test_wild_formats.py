@@ -12,59 +12,25 @@ import copy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from peft import PeftModel
 
-from edgelora.adapter_format import AdapterWeights, read_adapter
-from edgelora.adapter_upload import FILE_NAMES, file_sizes
+from edgelora.adapter_upload import FILE_NAMES
 from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
-from edgelora.toolchain.prepare import prepare
-from services.chassis.base_model import BaseModel
-from services.inference.backends.base import Backend, BackendLimits
 from services.inference.backends.torch_backend import TorchBackend
 from tests.integration.parity.wild_formats import WILD
-from tests.support.backend_streams import BLOCK_SIZE, Stream, give_blocks, random_tokens, use
-from tests.support.tiny_families import VOCAB_SIZE, save_directory, tiny_model
-from tests.support.wild_adapters import quiet, write
+from tests.support.prepared_family import PreparedFamily, adapted_by_peft, expected_logits, read
+from tests.support.tiny_families import tiny_model
+from tests.support.wild_adapters import write
 
 pytestmark = pytest.mark.integration
 
 TORCH_TOLERANCE = 1e-4
 NATIVE_TOLERANCE = 0.05
-MAX_RANK = 64
-LIMITS = BackendLimits(num_kv_blocks=4, block_size=BLOCK_SIZE, max_loras=1, max_lora_rank=MAX_RANK)
-PREFILLED, LENGTH = 24, 32
-PROMPT = random_tokens(LENGTH, VOCAB_SIZE)
 SERVED = [name for name, wild in WILD.items() if wild.refused is None]
 REFUSED = [name for name, wild in WILD.items() if wild.refused is not None]
-
-
-class Served:
-    """A base model of one family, as prepared here and as transformers has it."""
-
-    def __init__(self, family: str, root: Path) -> None:
-        self.model = tiny_model(family)
-        save_directory(self.model, root / "source")
-        self.description: BaseModel = prepare(root / "source", root, "m", weights="both")
-        self.directory = root / "models/m"
-        self._backends: dict[type[Backend], Backend] = {}
-
-    def logits(self, backend_class: type[Any], adapter: AdapterWeights) -> np.ndarray:
-        """Logits after a prefill and after every token that follows, in a slot used before."""
-        if backend_class not in self._backends:
-            self._backends[backend_class] = backend_class(num_threads=1)
-            self._backends[backend_class].load_model(self.directory, LIMITS)
-        backend = self._backends[backend_class]
-        backend.unload_adapter(0)
-        backend.load_adapter(0, adapter)
-        stream = Stream(PROMPT, use(0))
-        give_blocks([stream], LENGTH)
-        pieces = [PROMPT[:PREFILLED], *np.split(PROMPT[PREFILLED:], LENGTH - PREFILLED)]
-        return np.concatenate([backend.forward([stream.chunk(piece)]) for piece in pieces])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -76,39 +42,9 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Served]:
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedFamily]:
     families = sorted({wild.family for wild in WILD.values()})
-    return {family: Served(family, tmp_path_factory.mktemp(family)) for family in families}
-
-
-def read(directory: Path, model: BaseModel) -> AdapterWeights:
-    """As the command line finds the files and the store reads them."""
-    file_sizes(directory)
-    config, weights = ((directory / name).read_bytes() for name in FILE_NAMES)
-    _, adapter = read_adapter(
-        config,
-        weights,
-        targets=model.targets,
-        num_layers=model.num_layers,
-        max_rank=MAX_RANK,
-    )
-    return adapter
-
-
-@quiet()
-def adapted_by_peft(model: Any, directory: Path, is_bare_decoder: bool) -> Any:
-    """A copy of a model with the adapter merged into it by PEFT."""
-    model = copy.deepcopy(model)
-    if is_bare_decoder:
-        model.model = PeftModel.from_pretrained(model.model, str(directory)).merge_and_unload()
-        return model
-    return PeftModel.from_pretrained(model, str(directory)).merge_and_unload()
-
-
-@torch.inference_mode()
-def expected_logits(model: Any) -> np.ndarray:
-    ids = torch.from_numpy(PROMPT).long()[None]
-    return model(ids).logits[0, PREFILLED - 1 :].numpy()
+    return {family: PreparedFamily(family, tmp_path_factory.mktemp(family)) for family in families}
 
 
 def test_the_table_is_large_enough_and_has_both_outcomes() -> None:
@@ -119,7 +55,7 @@ def test_the_table_is_large_enough_and_has_both_outcomes() -> None:
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_answers_equal_peft(name: str, bases: dict[str, Served], tmp_path: Path) -> None:
+def test_answers_equal_peft(name: str, bases: dict[str, PreparedFamily], tmp_path: Path) -> None:
     wild = WILD[name]
     base = bases[wild.family]
     directory = write(wild, base.model, tmp_path / "adapter")
@@ -131,7 +67,9 @@ def test_answers_equal_peft(name: str, bases: dict[str, Served], tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_native_answers_equal_peft(name: str, bases: dict[str, Served], tmp_path: Path) -> None:
+def test_native_answers_equal_peft(
+    name: str, bases: dict[str, PreparedFamily], tmp_path: Path
+) -> None:
     rounded = pytest.importorskip("tests.support.rounded_model")
     native = pytest.importorskip("services.inference.backends.native_backend")
     wild = WILD[name]
@@ -152,7 +90,9 @@ def test_native_answers_equal_peft(name: str, bases: dict[str, Served], tmp_path
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_for_the_right_reason(name: str, bases: dict[str, Served], tmp_path: Path) -> None:
+def test_refused_for_the_right_reason(
+    name: str, bases: dict[str, PreparedFamily], tmp_path: Path
+) -> None:
     wild = WILD[name]
     base = bases[wild.family]
     made_for = tiny_model(wild.family, **wild.changes) if wild.changes else base.model
@@ -168,7 +108,7 @@ def test_refused_for_the_right_reason(name: str, bases: dict[str, Served], tmp_p
 
 
 def test_files_beside_the_adapter_are_never_looked_at_X08_T38(
-    bases: dict[str, Served], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bases: dict[str, PreparedFamily], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     wild = WILD["template and tokenizer beside X08 T38"]
