@@ -17,7 +17,6 @@ from edgelora.v1.adapter_pb2 import (
     AdapterState,
     ServingForm,
     TierStatistics,
-    WarmUpState,
 )
 from edgelora.v1.admin_service_pb2 import Tenant
 from edgelora.v1.gateway_service_pb2 import GetAdapterResponse, GetStatusResponse
@@ -74,11 +73,6 @@ def adapter_details(found: GetAdapterResponse) -> dict[str, Any]:
 def alias_document(alias: AdapterAlias) -> dict[str, Any]:
     """An alias and its generation."""
     return {"name": alias.name, "digest": alias.digest, "generation": alias.generation}
-
-
-def warm_up_document(state: WarmUpState) -> dict[str, Any]:
-    """What is known of a tenant's habits, by the names of the proto."""
-    return message_document(state)
 
 
 def status_document(status: GetStatusResponse) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from edgelora.cli.messages import warm_up_document
+from edgelora.cli.messages import message_document
 from edgelora.cli.node_call import call_node
 from edgelora.cli.output import counted, print_json, print_table
 from edgelora.cli.places import connection_options, json_option
@@ -34,7 +34,7 @@ def warmup(action: str, as_json: bool, **where: Any) -> None:
 
     async def ask(client: EdgeLoraClient) -> tuple[dict[str, Any], dict[str, str]]:
         state = await client.set_warm_up(is_enabled=switch, forget=action == "forget")
-        document = warm_up_document(state)
+        document = message_document(state)
         if as_json:
             return document, {}
         digests = [forecast["digest"] for forecast in document["forecasts"]]

@@ -123,6 +123,30 @@ async def test_a_deleted_adapter_is_gone_for_its_owner_at_once_Q06(node):
             await tokens(client, name)
 
 
+async def test_a_replaced_adapter_answers_at_once_while_the_old_one_finishes_X02(node):
+    client = await node.gateway.client("swapper", **ROOMY)
+    cold = await node.gateway.client("cold", **ROOMY)
+    old = await client.register_adapter(node.adapter(40), alias="swap", expected_generation=0)
+    await cold.register_adapter(node.adapter(41), alias="new")
+    before = await tokens(client, "swap")
+    expected = await tokens(cold, "new")
+    assert before != expected
+    async with aclosing(client.chat(QUESTION, adapters="swap", options=LONG)) as running:
+        assert (await anext(running)).adapters[0].digest == old.adapter.digest
+        await first_delta(running)
+        swapped = await client.register_adapter(
+            node.adapter(41), alias="swap", expected_generation=old.alias.generation
+        )
+        assert await tokens(client, "swap") == expected
+        rest = [event async for event in running]
+    assert isinstance(rest[-1], Done)
+    assert await tokens(client, old.adapter.digest) == before
+    events = [event async for event in client.chat(QUESTION, adapters="swap", options=GREEDY)]
+    (used,) = events[0].adapters
+    assert used.generation == swapped.alias.generation
+    assert used.parent_digest == old.adapter.digest
+
+
 async def test_bad_adapters_are_refused_by_field_while_a_stream_goes_on_A06(node):
     client = await node.gateway.client("acme", **ROOMY)
     good = node.adapter(22)
