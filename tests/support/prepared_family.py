@@ -29,11 +29,16 @@ class PreparedFamily:
     """A base model of one family, as prepared here and as transformers has it."""
 
     def __init__(self, family: str, root: Path) -> None:
+        self._family = family
         self.model = tiny_model(family)
         save_directory(self.model, root / "source")
         self.description: BaseModel = prepare(root / "source", root, "m", weights="both")
         self.directory = root / "models/m"
         self._backends: dict[type[Backend], Backend] = {}
+
+    def base_for(self, changes: dict[str, Any]) -> Any:
+        """The model of transformers; with changes another one, of the same family."""
+        return tiny_model(self._family, **changes) if changes else self.model
 
     def logits(self, backend_class: type[Any], adapter: AdapterWeights) -> np.ndarray:
         """Logits after a prefill and after every token that follows, in a slot used before."""

@@ -22,7 +22,6 @@ from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
 from services.inference.backends.torch_backend import TorchBackend
 from tests.integration.parity.wild_formats import WILD
 from tests.support.prepared_family import PreparedFamily, adapted_by_peft, expected_logits, read
-from tests.support.tiny_families import tiny_model
 from tests.support.wild_adapters import write
 
 pytestmark = pytest.mark.integration
@@ -55,7 +54,9 @@ def test_the_table_is_large_enough_and_has_both_outcomes() -> None:
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_answers_equal_peft(name: str, bases: dict[str, PreparedFamily], tmp_path: Path) -> None:
+def test_answers_in_a_slot_used_before_equal_peft_A14(
+    name: str, bases: dict[str, PreparedFamily], tmp_path: Path
+) -> None:
     wild = WILD[name]
     base = bases[wild.family]
     directory = write(wild, base.model, tmp_path / "adapter")
@@ -67,7 +68,7 @@ def test_answers_equal_peft(name: str, bases: dict[str, PreparedFamily], tmp_pat
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_native_answers_equal_peft(
+def test_answers_over_a_packed_base_equal_peft_Z03(
     name: str, bases: dict[str, PreparedFamily], tmp_path: Path
 ) -> None:
     rounded = pytest.importorskip("tests.support.rounded_model")
@@ -95,8 +96,7 @@ def test_refused_for_the_right_reason(
 ) -> None:
     wild = WILD[name]
     base = bases[wild.family]
-    made_for = tiny_model(wild.family, **wild.changes) if wild.changes else base.model
-    directory = write(wild, made_for, tmp_path / "adapter")
+    directory = write(wild, base.base_for(wild.changes), tmp_path / "adapter")
     modules = set(sys.modules)
     with pytest.raises((AdapterRejectedError, AdapterIncompatibleError)) as caught:
         read(directory, base.description)
@@ -107,21 +107,28 @@ def test_refused_for_the_right_reason(
     assert {"evil", "this"}.isdisjoint(set(sys.modules) - modules)
 
 
-def test_files_beside_the_adapter_are_never_looked_at_X08_T38(
-    bases: dict[str, PreparedFamily], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["template and tokenizer beside X08 T38", "pickle beside X09 T01"])
+def test_files_beside_the_adapter_are_never_looked_at_X08_T38_T01(
+    name: str,
+    bases: dict[str, PreparedFamily],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    wild = WILD["template and tokenizer beside X08 T38"]
-    directory = write(wild, bases["llama"].model, tmp_path / "adapter")
+    directory = write(WILD[name], bases["llama"].model, tmp_path / "adapter")
     opened: set[Path] = set()
+    events: set[str] = set()
     is_watching = True
 
     def note(event: str, arguments: tuple[object, ...]) -> None:
-        if is_watching and event == "open" and isinstance(arguments[0], (str, Path)):
-            opened.add(Path(arguments[0]))
+        if is_watching:
+            events.add(event)
+            if event == "open" and isinstance(arguments[0], (str, Path)):
+                opened.add(Path(arguments[0]))
 
     sys.addaudithook(note)  # stays for good, so it is switched off
     read(directory, bases["llama"].description)
     is_watching = False
     assert {path.name for path in opened if path.parent == directory} == set(FILE_NAMES)
+    assert events.isdisjoint({"pickle.find_class", "exec", "compile", "os.system", "os.exec"})
     assert not (tmp_path / "pwn-canary").exists()
