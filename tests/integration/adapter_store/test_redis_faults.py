@@ -122,9 +122,7 @@ async def heals(client: StoreClient, redis, proxy: RedisProxy, *digests: str) ->
     await eventually(lambda: indexed(redis) == set(digests))
 
 
-async def test_answers_cut_short_are_never_taken_for_another_F10_R04(
-    client, store, redis, proxy
-):
+async def test_answers_cut_short_are_never_taken_for_another_F10_R04(client, store, redis, proxy):
     one, two = await registered(client)
     await heals(client, redis, proxy, one)
     for limit in range(0, 60, 7):
