@@ -32,6 +32,7 @@ _SECTIONS = {
     "scale": "Many adapters",
     "tiers": "From memory, flash and a remote",
     "adapters": "The adapter store with 10,000 adapters",
+    "codec": "Adapters in few bits",
 }
 """Name of the file -> heading, in the order of the page."""
 _PICTURES = {
