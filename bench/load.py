@@ -51,6 +51,8 @@ async def send_request(request: Request, scheduled_s: float) -> RequestRecord:
     first_token_s: float | None = None
     finished_s: float | None = None
     num_input_tokens = num_output_tokens = 0
+    queue_s: float | None = None
+    adapter_load_s: float | None = None
     error_name: str | None = None
     events = request.client.generate(
         request.prompt,
@@ -66,6 +68,7 @@ async def send_request(request: Request, scheduled_s: float) -> RequestRecord:
                 elif isinstance(event, Usage):
                     num_input_tokens = event.num_prompt_tokens
                     num_output_tokens = event.num_output_tokens
+                    queue_s, adapter_load_s = event.queue_s, event.adapter_load_s
         finished_s = time.monotonic()
     except EdgeLoraError as error:
         error_name = error.code
@@ -76,5 +79,7 @@ async def send_request(request: Request, scheduled_s: float) -> RequestRecord:
         finished_s=finished_s,
         num_input_tokens=num_input_tokens,
         num_output_tokens=num_output_tokens,
+        queue_s=queue_s,
+        adapter_load_s=adapter_load_s,
         error=error_name,
     )

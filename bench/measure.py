@@ -31,6 +31,10 @@ class RequestRecord:
     """None when the stream did not finish."""
     num_input_tokens: int
     num_output_tokens: int
+    queue_s: float | None = None
+    """What it waited for its turn, by the node; None when it did not finish."""
+    adapter_load_s: float | None = None
+    """What it waited for its adapter, by the node; 0 when that was in memory."""
     error: str | None = None
     """Name of the status of a stream that ended in an error."""
 

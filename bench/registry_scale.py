@@ -24,7 +24,7 @@ from bench.adapters import QUERY_VALUE, write_random_adapter
 from bench.deployment import load_base_model
 from bench.measure import percentile
 from bench.redis_memory import BenchRedis, bench_redis
-from bench.result import BenchOptions, BenchResult, Target
+from bench.result import BenchError, BenchOptions, BenchResult, Target
 from bench.store_process import WORKER, RunningStore, StoreCaller, running_store
 from services.adapter_store.hot_index import worker_key
 from services.chassis.base_model import BaseModel
@@ -39,7 +39,9 @@ _MAX_GROWTH = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class Plan:
+    """How much to do."""
+
     sizes: Sequence[int]
     num_registrations: Sequence[int]
     """Real ones of each size."""
@@ -58,22 +60,19 @@ class _Found:
     """Operation -> one value a call."""
 
 
+_FULL = Plan(
+    sizes=(100, 1000, 10_000), num_registrations=(20, 20, 200), num_calls=2000, num_changes=60
+)
+_QUICK = Plan(sizes=(100, 1000), num_registrations=(4, 4), num_calls=200, num_changes=20)
+
+
 def run(options: BenchOptions) -> BenchResult:
     """Measures every operation at every size."""
-    return asyncio.run(_run(options))
+    return asyncio.run(measure(options, _QUICK if options.quick else _FULL))
 
 
-async def _run(options: BenchOptions) -> BenchResult:
-    plan = (
-        _Plan(sizes=(100, 1000), num_registrations=(4, 4), num_calls=200, num_changes=20)
-        if options.quick
-        else _Plan(
-            sizes=(100, 1000, 10_000),
-            num_registrations=(20, 20, 200),
-            num_calls=2000,
-            num_changes=60,
-        )
-    )
+async def measure(options: BenchOptions, plan: Plan) -> BenchResult:
+    """Measures as a plan says. Raises BenchError when the store does not hold what it should."""
     model = load_base_model(options)
     model_directory = options.model_directory.resolve()
     draw = random.Random(options.seed)
@@ -138,9 +137,11 @@ async def _register(
     return seconds
 
 
-async def _measure(node: RunningStore, plan: _Plan, draw: random.Random, here: _Found) -> None:
+async def _measure(node: RunningStore, plan: Plan, draw: random.Random, here: _Found) -> None:
     caller = node.caller
     digests, aliases, pages_s = await _listed(caller, plan.num_calls // 10)
+    if len(digests) != here.num_adapters:
+        raise BenchError(f"the store lists {len(digests)} adapters, not {here.num_adapters}")
     here.seconds["list a page of 100"] = pages_s
     some = [draw.choice(aliases) for _ in range(plan.num_calls)]
     here.seconds["resolve an alias"] = await _timed(caller.resolve, some)
@@ -201,7 +202,7 @@ async def _index_memory(redis: BenchRedis, caller: StoreCaller) -> dict[str, Any
     }
 
 
-def _result(plan: _Plan, found: Sequence[_Found], redis_memory: dict[str, Any]) -> BenchResult:
+def _result(plan: Plan, found: Sequence[_Found], redis_memory: dict[str, Any]) -> BenchResult:
     rows = [
         {
             "operation": name,

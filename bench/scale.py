@@ -19,7 +19,7 @@ from typing import Any
 from bench.adapters import QUERY_VALUE
 from bench.deployment import Deployment, deployment, load_base_model
 from bench.load import run_open_loop
-from bench.measure import RequestRecord, median, summarise
+from bench.measure import RequestRecord, median, percentile, summarise
 from bench.prompts import PromptWriter
 from bench.registration import register_random_adapters
 from bench.result import BenchError, BenchOptions, BenchResult, Target
@@ -209,4 +209,17 @@ def _row(stack: _Stack) -> dict[str, Any]:
         "requests": len(stack.records),
         "output_tokens_per_s": round(median(stack.speeds), 1),
         **{name: summary[name] for name in names},
+        **_waits_ms(stack.records),
     }
+
+
+def _waits_ms(records: Sequence[RequestRecord]) -> dict[str, float | None]:
+    """What requests waited for, by the node: their turn, and adapters that were not in memory."""
+    queued_s = [one.queue_s for one in records if one.queue_s is not None]
+    loaded_s = [one.adapter_load_s for one in records if one.adapter_load_s]
+    found = {}
+    for name, values_s in (("queue", queued_s), ("load", loaded_s)):
+        for rank in (50, 99):
+            value_s = percentile(values_s, rank)
+            found[f"{name}_p{rank}_ms"] = None if value_s is None else round(value_s * 1000, 2)
+    return found

@@ -1,13 +1,15 @@
 """Fills a stopped store's directory with copies of an adapter it holds, and evicts from it.
 
 A copy has what a registered adapter has: a row, an alias, a certificate and files of its own, whose
-names are their hashes. Only nobody verified it, which is what takes the time of a registration.
+names are their hashes. Only nobody verified it, which is what takes the time of a registration. The
+store's code that runs here is kept from logging between a benchmark's own lines.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,12 +19,13 @@ import structlog.testing
 
 from bench.store_process import TENANT
 from services.adapter_store.flash_tier import FlashTier
-from services.adapter_store.manifest import AdapterContent, AdapterManifest, Blob
+from services.adapter_store.manifest import AdapterManifest, Blob
 from services.adapter_store.registry_writer import AliasWish
 from services.adapter_store.storage import Storage, open_storage
 from services.adapter_store.usage import UsageLedger
 
 _STAMP_BYTES = 32
+_MAX_ADAPTERS = 1_000_000
 
 
 def fill(directory: Path, count: int) -> list[float]:
@@ -30,14 +33,14 @@ def fill(directory: Path, count: int) -> list[float]:
 
     Every second copy says it came from a package, so that it may be evicted from flash.
     """
-    with open_storage(directory) as storage, structlog.testing.capture_logs():
-        first = storage.reader.num_adapters()
+    with structlog.testing.capture_logs(), open_storage(directory) as storage:
+        missing = count - storage.reader.num_adapters()
         (model,) = storage.reader.adapters(TENANT, 1)
         certificate = storage.reader.certificate(model.digest) or ""
         files = {blob.name: b"".join(storage.blobs.read(blob.name)) for blob in model.content.blobs}
         return [
-            _add(storage, _copy(storage, model, files, number), certificate, number)
-            for number in range(first, count)
+            _add(storage, _copy(storage, model, files, is_packaged=number % 2 == 1), certificate)
+            for number in range(missing)
         ]
 
 
@@ -46,8 +49,7 @@ def evict(directory: Path, count: int) -> list[float]:
 
     At most half of what may go, one each time, the least recently used first.
     """
-    # Its log would be in the way of the benchmark's own output.
-    with open_storage(directory) as storage, structlog.testing.capture_logs():
+    with structlog.testing.capture_logs(), open_storage(directory) as storage:
         flash = FlashTier(
             storage.blobs,
             storage.writer,
@@ -61,21 +63,21 @@ def evict(directory: Path, count: int) -> list[float]:
         return [_evict(flash, storage.staging) for _ in range(min(count, num_evictable // 2))]
 
 
-def _add(storage: Storage, manifest: AdapterManifest, certificate: str, number: int) -> float:
-    alias = AliasWish(name=f"copy-{number}", may_replace=False, expected_generation=None)
+def _add(storage: Storage, manifest: AdapterManifest, certificate: str) -> float:
+    name = f"copy-{manifest.digest.removeprefix('sha256:')[:32]}"
+    alias = AliasWish(name=name, may_replace=False, expected_generation=None)
     started_s = time.perf_counter()
-    storage.writer.add(manifest, certificate, alias=alias, max_adapters=number + 1)
+    storage.writer.add(manifest, certificate, alias=alias, max_adapters=_MAX_ADAPTERS)
     return time.perf_counter() - started_s
 
 
 def _copy(
-    storage: Storage, model: AdapterManifest, files: Mapping[str, bytes], number: int
+    storage: Storage, model: AdapterManifest, files: Mapping[str, bytes], *, is_packaged: bool
 ) -> AdapterManifest:
-    digest = f"sha256:{hashlib.sha256(f'copy {number}'.encode()).hexdigest()}"
-    content: AdapterContent = replace(
+    digest = f"sha256:{secrets.token_hex(32)}"
+    content = replace(
         model.content,
         digest=digest,
-        config=model.content.config,
         weights=_copy_blob(storage, model.content.weights, files),
         encoded=_copy_blob(storage, model.content.encoded, files),
     )
@@ -83,7 +85,7 @@ def _copy(
         model,
         content=content,
         registered_at_s=time.time(),
-        package=f"bench/copy-{number}@{digest}" if number % 2 else None,
+        package=f"bench/copy@{digest}" if is_packaged else None,
     )
 
 

@@ -21,7 +21,7 @@ SLOTS = 4
 """Of a stack of our own."""
 _NUM_FLASH, _NUM_FLASH_ELSEWHERE = 6, 20
 """More than a node's slots: 16 unless its operator chose others."""
-_NUM_REMOTE = 4
+_NUM_REMOTE = 3
 _REMOTE_ROOM = 2.5
 """Adapters of the remote that fit on flash together."""
 
@@ -35,14 +35,17 @@ class TierNode:
     """Empty on a node that was there before: its operator names the remotes."""
 
     def order(self) -> list[PlacedAdapter]:
-        """One round: with the slots' least recently used going, each is out when it comes again."""
-        step = max(1, len(self.flash) // max(1, len(self.remote)))
+        """One round: with the least recently used going, each is out when it comes again.
+
+        Two of flash follow each of the remote, so that the one that leaves flash for the next has
+        left the slots before.
+        """
         order: list[PlacedAdapter] = []
         for index, placed in enumerate(self.flash):
-            if index % step == 0:
-                order += self.remote[index // step : index // step + 1]
+            if index % 2 == 0:
+                order += self.remote[index // 2 : index // 2 + 1]
             order.append(placed)
-        return order + self.remote[-(-len(self.flash) // step) :]
+        return order
 
 
 @asynccontextmanager

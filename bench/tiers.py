@@ -1,6 +1,6 @@
 """`tiers`: what it takes until an adapter is ready to run, from memory, flash and a remote.
 
-A running stack with 4 slots. Six adapters take turns in the slots; four more take turns on a flash
+A running stack with 4 slots. Six adapters take turns in the slots; three more take turns on a flash
 tier with room for two of them, and come back from a static HTTP server. Rank 16 on all linear
 modules. Requests come one at a time; the store's counters say which tier each was served from.
 "Ready" is the node's own figure of what a request waited for its adapter, "first token" the
