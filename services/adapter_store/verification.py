@@ -86,7 +86,7 @@ class Verifier:
         max_rank: int,
         timeout_s: float,
         max_concurrent: int,
-        minimum_sandbox: str = sandbox.LEVELS[0],
+        minimum_sandbox: str = "rlimits",
         measuring: Measuring | None = None,
         why_not_measured: str = "",
     ) -> None:
