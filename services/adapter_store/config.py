@@ -60,6 +60,16 @@ class AdapterStoreConfig:
     """REMOTES_FILE: TOML file with the remotes tenants may install from; absent: none."""
     max_pinned_per_tenant: int
     """MAX_PINNED_PER_TENANT: default 4."""
+    has_warm_up: bool
+    """WARM_UP: learns habits and loads adapters ahead of use, default true."""
+    warm_up_bytes_per_hour: int
+    """WARM_UP_BYTES_PER_HOUR: most bytes moved for that, default 256MiB."""
+    warm_up_joules_per_hour: float
+    """WARM_UP_JOULES_PER_HOUR: most energy spent on that, as estimated, default 36."""
+    holidays_file: Path | None
+    """HOLIDAYS_FILE: a day a line, `2026-12-25` or for every year `12-25`; absent: none."""
+    time_zone: str | None
+    """TIME_ZONE: such as `Europe/Berlin`; absent: the system's."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> AdapterStoreConfig:
@@ -88,10 +98,22 @@ class AdapterStoreConfig:
             min_free_bytes=settings.size_bytes("MIN_FREE_BYTES", 64 * _MIB),
             flash_budget_bytes=settings.size_bytes("FLASH_BUDGET", 0) or None,
             flash_min_residency_s=settings.duration_s("FLASH_MIN_RESIDENCY", 60.0),
-            remotes_file=Path(name) if (name := settings.text("REMOTES_FILE", "")) else None,
+            remotes_file=_optional_path(settings, "REMOTES_FILE"),
             max_pinned_per_tenant=settings.integer(
                 "MAX_PINNED_PER_TENANT", 4, low=0, high=1_000_000
             ),
+            has_warm_up=settings.boolean("WARM_UP", True),
+            warm_up_bytes_per_hour=settings.size_bytes("WARM_UP_BYTES_PER_HOUR", 256 * _MIB),
+            warm_up_joules_per_hour=settings.number(
+                "WARM_UP_JOULES_PER_HOUR", 36.0, low=0.0, high=1e9
+            ),
+            holidays_file=_optional_path(settings, "HOLIDAYS_FILE"),
+            time_zone=settings.text("TIME_ZONE", "") or None,
         )
         settings.finish()
         return config
+
+
+def _optional_path(settings: Settings, name: str) -> Path | None:
+    text = settings.text(name, "")
+    return Path(text) if text else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from edgelora.errors import ResourcePressureError
 from services.adapter_store.blob_store import BlobStore
 from services.adapter_store.flash_eviction import EvictionCandidate, choose_evictions
+from services.adapter_store.forecast.flash_plan import FlashShelf
 from services.adapter_store.manifest import AdapterContent, Blob
 from services.adapter_store.registry_rows import EvictableContent
 from services.adapter_store.registry_writer import RegistryWriter
@@ -74,6 +75,33 @@ class FlashTier:
                 # The next start sweeps it.
                 get_logger().warning("blob_not_removed", errno=error.errno)
 
+    def evict(self, digests: Collection[str]) -> None:
+        """Lets contents go that could come from their packages again."""
+        for digest in digests:
+            self.remove(self._registry.evict(digest))
+            self.num_evictions += 1
+        if digests:
+            get_logger().info("flash_evicted", digests=list(digests))
+
+    def shelf(self) -> FlashShelf:
+        """What the forecast has to know."""
+        if self.budget_bytes is None:
+            return FlashShelf(free_bytes=None, evictable=(), min_residency_s=0.0)
+        in_use = self._in_use()
+        return FlashShelf(
+            free_bytes=self.budget_bytes - self.used_bytes,
+            evictable=[
+                EvictionCandidate(
+                    digest=content.digest,
+                    size_bytes=content.flash_bytes,
+                    last_used_s=self._last_used_s(content),
+                    is_in_use=content.digest in in_use,
+                )
+                for content in self._registry.evictable()
+            ],
+            min_residency_s=self._min_residency_s,
+        )
+
     def _make_room(self, needed_bytes: int) -> None:
         if self.budget_bytes is None:
             return
@@ -91,10 +119,7 @@ class FlashTier:
                 "pinned, in use or the only copy: remove or unpin adapters first",
                 metadata={"resource": "flash"},
             )
-        for digest in chosen:
-            self.remove(self._registry.evict(digest))
-            self.num_evictions += 1
-        get_logger().info("flash_evicted", digests=chosen)
+        self.evict(chosen)
 
     def _choose(self, excess_bytes: int) -> list[str] | None:
         return choose_evictions(

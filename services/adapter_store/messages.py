@@ -12,11 +12,13 @@ from edgelora.adapter_format import is_digest
 from edgelora.errors import InvalidRequestError
 from edgelora.v1 import adapter_pb2 as adapter_pb
 from edgelora.v1 import adapter_store_service_pb2 as pb
+from services.adapter_store.forecast.warm_up import WarmUpState
 from services.adapter_store.library import ListedAdapter, ResolvedSelection
 from services.adapter_store.manifest import AdapterManifest, Alias, ServingForm
 from services.adapter_store.names import is_worker_name
 from services.adapter_store.residency import AdapterPlace, SlotReport, WorkerReport
 from services.adapter_store.usage import Counters, FinishedLoad, LoadStages
+from services.adapter_store.warming import WarmUpWish
 
 _MAX_REPORTED = 4096
 _STATES = {
@@ -133,6 +135,25 @@ def stages_message(stages: LoadStages) -> adapter_pb.LoadStages:
         check_s=stages.check_s,
         decode_s=stages.decode_s,
         prove_s=stages.prove_s,
+    )
+
+
+def warm_up_message(wish: WarmUpWish) -> pb.WarmUp:
+    """What a worker is asked to load."""
+    return pb.WarmUp(digest=wish.digest, permit=wish.permit, evict_digest=wish.evict_digest or "")
+
+
+def warm_up_state_message(state: WarmUpState) -> adapter_pb.WarmUpState:
+    """What is known of a tenant's habits."""
+    return adapter_pb.WarmUpState(
+        is_enabled=state.is_enabled,
+        num_uses=state.num_uses,
+        forecasts=[
+            adapter_pb.AdapterForecast(
+                digest=each.digest, probability=each.probability, reasons=each.reasons
+            )
+            for each in state.forecasts
+        ],
     )
 
 

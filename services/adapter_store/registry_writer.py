@@ -71,6 +71,12 @@ class RegistryWriter(Registry):
                     f"VALUES ({places(ADAPTER_COLUMNS)})",
                     adapter_row(manifest),
                 )
+            elif manifest.package is not None:
+                # Now it can be had again, so it need not stay on flash.
+                self._connection.execute(
+                    "UPDATE adapters SET package = ? WHERE tenant = ? AND digest = ?",
+                    (manifest.package, manifest.tenant_id, manifest.digest),
+                )
             pointed = None
             if alias is not None:
                 self.check_alias(manifest.tenant_id, alias, manifest.digest)

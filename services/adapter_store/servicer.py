@@ -23,6 +23,8 @@ from services.adapter_store.messages import (
     finished_load,
     resolved_message,
     usage_message,
+    warm_up_message,
+    warm_up_state_message,
     worker_report,
 )
 from services.adapter_store.names import Selection
@@ -32,6 +34,7 @@ from services.adapter_store.registration import Registration
 from services.adapter_store.registry_writer import AliasWish
 from services.adapter_store.tiers import Tiers
 from services.adapter_store.upload import FileKind
+from services.adapter_store.warming import Warming
 from services.chassis.claims import open_claim
 from services.chassis.sealing import Sealer
 
@@ -52,6 +55,7 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
         library: AdapterLibrary,
         arrivals: Arrivals,
         tiers: Tiers,
+        warming: Warming,
         sealer: Sealer,
         boot_clock_s: Callable[[], float],
         note_residency_change: Callable[[], None],
@@ -59,6 +63,7 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
         self._library = library
         self._arrivals = arrivals
         self._tiers = tiers
+        self._warming = warming
         self._sealer = sealer
         self._boot_clock_s = boot_clock_s
         self._note_residency_change = note_residency_change
@@ -126,6 +131,8 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
             ],
         )
         digests = [each.manifest.digest for each in resolved]
+        for digest in digests:
+            self._warming.note_use(tenant_id, request.user, digest)
         structlog.contextvars.bind_contextvars(adapter_digests=digests)
         return pb.ResolveAdaptersResponse(
             adapters=[resolved_message(each) for each in resolved],
@@ -196,7 +203,10 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
         self, request: pb.AdapterStoreServiceDeleteAdapterRequest, context: Context
     ) -> pb.AdapterStoreServiceDeleteAdapterResponse:
         """Removes an alias or an adapter."""
-        removal = await self._library.delete(self._tenant(request.claim), request.adapter)
+        tenant_id = self._tenant(request.claim)
+        removal = await self._library.delete(tenant_id, request.adapter)
+        if removal.digest is not None:
+            self._warming.note_deletion(tenant_id, removal.digest)
         return pb.AdapterStoreServiceDeleteAdapterResponse(
             removed_aliases=removal.aliases, removed_digest=removal.digest or ""
         )
@@ -242,18 +252,34 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
         report = worker_report(request, self._boot_clock_s())
         structlog.contextvars.bind_contextvars(worker=report.worker)
         deleted, is_change = self._library.report(report)
-        self._tiers.note_report(
+        loads = [finished_load(load) for load in request.loads]
+        is_news = self._tiers.note_report(
             report,
             sequence=request.sequence,
-            loads=[finished_load(load) for load in request.loads],
+            loads=loads,
             evictions={each.digest: each.was_wasted for each in request.evictions},
             num_slot_waits=request.num_slot_waits,
         )
+        if is_news:
+            self._warming.note_loads(loads)
         if is_change:
             self._note_residency_change()
         return pb.ReportResidencyResponse(
-            deleted_digests=deleted, pinned_digests=self._library.pinned()
+            deleted_digests=deleted,
+            pinned_digests=self._library.pinned(),
+            warm_ups=map(warm_up_message, self._warming.wishes(report)),
         )
+
+    async def SetWarmUp(
+        self, request: pb.AdapterStoreServiceSetWarmUpRequest, context: Context
+    ) -> pb.AdapterStoreServiceSetWarmUpResponse:
+        """Switches a tenant's forecasts on or off, or forgets its habits."""
+        state = await self._warming.set(
+            self._tenant(request.claim),
+            is_enabled=request.is_enabled if request.HasField("is_enabled") else None,
+            forget=request.forget,
+        )
+        return pb.AdapterStoreServiceSetWarmUpResponse(state=warm_up_state_message(state))
 
     async def GetTiers(self, request: pb.GetTiersRequest, context: Context) -> pb.GetTiersResponse:
         """Tells how often each tier was hit, and what it cost."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
+from zoneinfo import ZoneInfo
 
 from edgelora.errors import EdgeLoraError
 from services.adapter_store.arrivals import Arrivals
-from services.adapter_store.config import AdapterStoreConfig
+from services.adapter_store.config import PREFIX, AdapterStoreConfig
 from services.adapter_store.flash_tier import FlashTier
+from services.adapter_store.forecast.calendar import Calendar, parse_holidays
+from services.adapter_store.forecast.habit_store import HabitStore
+from services.adapter_store.forecast.settings import WarmUpSettings
+from services.adapter_store.forecast.warm_up import WarmUp
 from services.adapter_store.library import AdapterLibrary
 from services.adapter_store.registration import RegistrationDesk
 from services.adapter_store.remote_packages import open_packages
@@ -21,8 +26,11 @@ from services.adapter_store.tiers import Tiers
 from services.adapter_store.upload import UploadArea, storage_errors
 from services.adapter_store.usage import UsageLedger
 from services.adapter_store.verification import Verifier
+from services.adapter_store.warming import Warming
 from services.chassis.base_model import BaseModel
 from services.chassis.logs import get_logger
+from services.chassis.sealing import Sealer
+from services.chassis.settings import ConfigError
 
 _USAGE_PERIOD_S = 60.0
 
@@ -34,6 +42,7 @@ class Store:
     library: AdapterLibrary
     arrivals: Arrivals
     tiers: Tiers
+    warming: Warming
 
 
 @asynccontextmanager
@@ -43,6 +52,7 @@ async def open_store(
     storage: Storage,
     residency: Residency,
     verifier: Verifier,
+    sealer: Sealer,
     *,
     unix_clock_s: Callable[[], float],
     boot_clock_s: Callable[[], float],
@@ -120,11 +130,66 @@ async def open_store(
             desk=desk,
             ledger=ledger,
         )
-        keeper = asyncio.create_task(keep_usage())
+        with _open_forecast(config, unix_clock_s, boot_clock_s) as forecast:
+            warming = Warming(
+                forecast,
+                base_digest=base.digest,
+                registry=storage.reader,
+                residency=residency,
+                flash=flash,
+                arrivals=arrivals,
+                changing=changing,
+                sealer=sealer,
+                boot_clock_s=boot_clock_s,
+            )
+            tasks = [asyncio.create_task(keep_usage()), asyncio.create_task(warming.run())]
+            try:
+                yield Store(library, arrivals, tiers, warming)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await arrivals.close()
+                with suppress(EdgeLoraError):
+                    await write_usage()
+
+
+@contextmanager
+def _open_forecast(
+    config: AdapterStoreConfig,
+    unix_clock_s: Callable[[], float],
+    boot_clock_s: Callable[[], float],
+) -> Iterator[WarmUp | None]:
+    if not config.has_warm_up:
+        yield None
+        return
+    with closing(HabitStore(config.directory)) as habits:
+        yield WarmUp(
+            habits,
+            _calendar(config),
+            key=config.seal_key,
+            settings=WarmUpSettings(
+                bytes_per_hour=config.warm_up_bytes_per_hour,
+                joules_per_hour=config.warm_up_joules_per_hour,
+            ),
+            unix_clock_s=unix_clock_s,
+            boot_clock_s=boot_clock_s,
+        )
+
+
+def _calendar(config: AdapterStoreConfig) -> Calendar:
+    zone = holidays = None
+    if config.time_zone is not None:
         try:
-            yield Store(library, arrivals, tiers)
-        finally:
-            keeper.cancel()
-            await arrivals.close()
-            with suppress(EdgeLoraError):
-                await write_usage()
+            zone = ZoneInfo(config.time_zone)
+        except (KeyError, ValueError, OSError):
+            raise ConfigError(
+                f"{PREFIX}TIME_ZONE is no time zone this system knows: "
+                "give one such as Europe/Berlin, or leave it out"
+            ) from None
+    if config.holidays_file is not None:
+        try:
+            holidays = parse_holidays(config.holidays_file.read_text("utf-8"))
+        except (ValueError, OSError) as error:
+            raise ConfigError(f"{PREFIX}HOLIDAYS_FILE can not be read: {error}") from error
+    return Calendar(zone, holidays)

@@ -39,18 +39,19 @@ class Tiers:
         loads: Sequence[FinishedLoad],
         evictions: Mapping[str, bool],
         num_slot_waits: int,
-    ) -> None:
-        """Counts what a worker did since its last report; a repeated report counts once.
+    ) -> bool:
+        """Counts what a worker did since its last report; False for a repeated one.
 
         `evictions`: digest -> whether it had been loaded for nothing.
         """
         if not self._ledger.is_news(report.worker, report.incarnation, sequence):
-            return
+            return False
         for load in loads:
             self._ledger.note_load(load)
         for digest, was_wasted in evictions.items():
             self._ledger.note_eviction(digest, was_wasted=was_wasted)
         self._ledger.num_slot_waits += num_slot_waits
+        return True
 
     def usage(self, manifest: AdapterManifest) -> Counters:
         """One adapter's counters."""

@@ -36,6 +36,7 @@ from services.adapter_store.storage import REGISTRY_FILE, Storage, open_storage
 from services.adapter_store.store import Store, open_store
 from services.adapter_store.verification import EncodedBlob, VerifiedAdapter, Verifier
 from services.chassis.base_model import BaseModel
+from services.chassis.sealing import Sealer
 from tests.support.adapter_files import TINY_LAYERS, TINY_TARGETS, AdapterFiles, good_adapter
 from tests.support.storage_faults import (
     FAULTS,
@@ -142,6 +143,7 @@ async def opened(
             "EDGELORA_STORE_SEAL_KEY_FILE": os.environ["FAULT_KEY_FILE"],
             "EDGELORA_STORE_MIN_FREE_BYTES": "0",
             "EDGELORA_STORE_CODEC": "off",
+            "EDGELORA_STORE_WARM_UP": "false",
         }
     )
     with open_storage(directory) as storage:
@@ -151,6 +153,7 @@ async def opened(
             storage,
             Residency(),
             QuickVerifier(is_encoding=is_encoding),
+            Sealer(config.seal_key),
             unix_clock_s=lambda: 0.0,
             boot_clock_s=lambda: 0.0,
         ) as store:

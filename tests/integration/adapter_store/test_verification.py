@@ -19,7 +19,8 @@ from services.adapter_store.storage import open_storage
 from services.adapter_store.store import open_store
 from services.adapter_store.verification import VerifiedAdapter, Verifier
 from services.chassis.base_model import BaseModel
-from tests.integration.adapter_store.store_process import StoreProcess, tiny_base
+from services.chassis.sealing import Sealer
+from tests.integration.adapter_store.store_process import SEAL_KEY, StoreProcess, tiny_base
 from tests.support.adapter_files import AdapterFiles, good_adapter, tensors
 
 pytestmark = pytest.mark.integration
@@ -250,6 +251,7 @@ async def test_bytes_verified_have_to_be_the_bytes_received_T32(tmp_path):
             storage,
             Residency(),
             SwappingVerifier(tiny_base(), max_rank=64, timeout_s=30, max_concurrent=1),
+            Sealer(SEAL_KEY),
             unix_clock_s=lambda: 0.0,
             boot_clock_s=lambda: 0.0,
         ) as store:

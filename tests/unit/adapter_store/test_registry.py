@@ -149,6 +149,15 @@ def test_pages_hold_every_adapter_once_also_of_one_moment(registry):
     assert sorted(found) == [digest(number) for number in numbers]
 
 
+def test_adapter_that_was_sent_and_is_then_installed_can_be_had_again(registry):
+    add(registry, manifest(1))
+    assert registry.evictable() == []
+    add(registry, manifest(1, package="usb/x@sha256:0"))
+    assert registry.get("a", digest(1)).package == "usb/x@sha256:0"
+    add(registry, manifest(1))
+    assert [each.digest for each in registry.evictable()] == [digest(1)]
+
+
 def test_own_content_follows_what_was_verified_last(registry):
     add(registry, manifest(of=encoded(1, "1")))
     stored, _, is_new = add(registry, manifest(of=encoded(1, "2")))
