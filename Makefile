@@ -11,7 +11,7 @@
 #   make demo-ranks          the demo adapters at ranks 16, 32 and 64, for `edgelora bench codec` (hours)
 #   make config-fuzz         adapter configs with FUZZ_ROUNDS (20000) wrong fields beside PEFT (minutes)
 #   make bench-peers         environments for the engines the benchmarks compare with
-#   make bench-results       every benchmark into bench/results, then the page (an hour, idle machine)
+#   make bench-results       every benchmark into bench/results, then the page (90 minutes, idle machine)
 #   make bench-page          bench/RESULTS.md and its pictures from bench/results
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter; EDGELORA_HOME=... the place for models,
