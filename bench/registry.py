@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, str] = {
     "serve": "bench.serve",
     "scale": "bench.scale",
     "codec": "bench.codec",
+    "loads": "bench.loads",
     "tiers": "bench.tiers",
     "adapters": "bench.registry_scale",
 }

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 from edgelora.adapter_format import adapter_digest, parse_adapter_config
-from edgelora.errors import AdapterNotFoundError, EdgeLoraError, PermissionDeniedError
+from edgelora.errors import (
+    AdapterNotFoundError,
+    EdgeLoraError,
+    PermissionDeniedError,
+    ServiceUnavailableError,
+    UnauthenticatedError,
+)
 from edgelora.v1 import adapter_store_service_pb2 as pb
+from edgelora.v1.adapter_pb2 import AdapterCertificate
 from edgelora.v1.adapter_store_service_pb2_grpc import (
     AdapterStoreServiceServicer,
     add_AdapterStoreServiceServicer_to_server,
 )
+from edgelora.v1.ticket_pb2 import Sealed, WarmUpPermit
 from services.chassis.claims import open_ticket
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.chassis.server import ServiceHost
@@ -35,6 +45,16 @@ class AdapterShelf(AdapterStoreServiceServicer):
         self.gate = asyncio.Event()
         """Fetches wait for it; open unless a test closes it."""
         self.gate.set()
+        self.encoded: dict[str, bytes] = {}
+        """Encoded forms by digest; those are served so."""
+        self.certificates: dict[str, AdapterCertificate] = {}
+        self.warm_ups: list[pb.WarmUp] = []
+        self.pinned: list[str] = []
+        self.lost_reports = 0
+        """So many of the next reports of loads are taken, and their answers lost."""
+        self.failures = 0
+        """So many of the next fetches fail as if the store were away."""
+        self._has_fetched = asyncio.Event()
         self.reports: list[pb.ReportResidencyRequest] = []
         self.reported = asyncio.Event()
 
@@ -47,13 +67,36 @@ class AdapterShelf(AdapterStoreServiceServicer):
         return digest
 
     async def FetchAdapter(self, request, context):
-        ticket = open_ticket(self._sealer, request.ticket, boot_clock_s())
-        if request.digest not in [adapter.digest for adapter in ticket.adapters]:
+        if request.digest not in self._allowed(request.ticket):
             raise PermissionDeniedError("the ticket does not list this adapter")
         self.fetched.append(request.digest)
+        self._has_fetched.set()
+        self._has_fetched = asyncio.Event()
         await self.gate.wait()
+        if self.failures:
+            self.failures -= 1
+            raise ServiceUnavailableError("away")
         if self.error is not None:
             raise self.error
+        certificate = self.certificates.get(request.digest)
+        if request.digest in self.encoded:
+            data = self.damage(self.encoded[request.digest])
+            name = hashlib.sha256(self.encoded[request.digest]).hexdigest()
+            document = json.dumps({"encoding": {"sha256": name}})
+            certificate = certificate or AdapterCertificate(document=document)
+            if request.can_read_shared_directory and self._blobs is not None:
+                (self._blobs / name).write_bytes(data)
+                location = pb.SharedLocation(encoded_blob=name)
+                yield pb.FetchAdapterResponse(location=location, certificate=certificate)
+                return
+            for start in range(0, len(data), _CHUNK_BYTES):
+                chunk = pb.FetchedChunk(
+                    file=pb.ADAPTER_FILE_ENCODED, data=data[start : start + _CHUNK_BYTES]
+                )
+                yield pb.FetchAdapterResponse(
+                    chunk=chunk, certificate=None if start else certificate
+                )
+            return
         if request.digest not in self.files:
             raise AdapterNotFoundError("there is no such adapter")
         files = self.files[request.digest]
@@ -62,19 +105,39 @@ class AdapterShelf(AdapterStoreServiceServicer):
             (self._blobs / ("c" * 64)).write_bytes(config)
             (self._blobs / ("d" * 64)).write_bytes(weights)
             location = pb.SharedLocation(config_blob="c" * 64, weights_blob="d" * 64)
-            yield pb.FetchAdapterResponse(location=location)
+            yield pb.FetchAdapterResponse(location=location, certificate=certificate)
             return
         for file, data in ((pb.ADAPTER_FILE_CONFIG, config), (pb.ADAPTER_FILE_WEIGHTS, weights)):
             for start in range(0, len(data), _CHUNK_BYTES):
                 chunk = pb.FetchedChunk(file=file, data=data[start : start + _CHUNK_BYTES])
-                yield pb.FetchAdapterResponse(chunk=chunk)
+                yield pb.FetchAdapterResponse(chunk=chunk, certificate=certificate)
+
+    def _allowed(self, sealed: Sealed) -> list[str]:
+        try:
+            ticket = open_ticket(self._sealer, sealed, boot_clock_s())
+        except UnauthenticatedError:
+            return [self._sealer.open(sealed, WarmUpPermit).digest]
+        return [adapter.digest for adapter in ticket.adapters]
 
     async def ReportResidency(self, request, context):
         self.reports.append(request)
         self.reported.set()
         self.reported = asyncio.Event()
+        if self.lost_reports and request.loads:
+            self.lost_reports -= 1
+            raise ServiceUnavailableError("the answer is lost")
         asked = [adapter.digest for adapter in request.adapters]
-        return pb.ReportResidencyResponse(deleted_digests=[d for d in asked if d in self.deleted])
+        warm_ups, self.warm_ups = self.warm_ups, []
+        return pb.ReportResidencyResponse(
+            deleted_digests=[d for d in asked if d in self.deleted],
+            pinned_digests=self.pinned,
+            warm_ups=warm_ups,
+        )
+
+    async def fetch_of(self, digest: str) -> None:
+        """Waits until a worker has asked for an adapter."""
+        while digest not in self.fetched:
+            await self._has_fetched.wait()
 
     async def report_where(
         self, condition: Callable[[pb.ReportResidencyRequest], bool]

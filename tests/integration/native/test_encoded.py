@@ -16,9 +16,7 @@ FAMILIES = ["llama", "qwen"]
 @pytest.mark.parametrize("variant", ["release", "aarch64"])
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("max_rank", [2, 6, 16, 33])
-def test_a_slot_holds_what_the_file_means(
-    build, models, tmp_path, variant, family, max_rank
-):
+def test_a_slot_holds_what_the_file_means(build, models, tmp_path, variant, family, max_rank):
     data = encoded_for(family, max_rank, seed=max_rank)
     file, output = tmp_path / "encoded", tmp_path / "slot"
     file.write_bytes(data)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.engine.adapter_slots import AdapterSlots
+from services.inference.engine.adapter_slots import AdapterSlots, SlotBudgetError, SlotState
 
 
 def load(slots, digest, now_s=0.0):
@@ -118,3 +118,135 @@ def test_references_are_exact_and_digests_have_one_slot_each(actions):
         assert slots.num_references == sum(map(len, held))
         filled = [slot.digest for slot in slots.slots if slot.digest]
         assert len(filled) == len(set(filled))
+
+
+# Pins, bytes, minimum residency, loads ahead of use.
+
+
+def test_pinned_and_then_wanted_adapters_go_last():
+    slots = AdapterSlots(3)
+    for now_s, digest in enumerate("abc"):
+        load(slots, digest, now_s)
+    slots.pinned = frozenset("a")
+    gone = []
+    for digest in "xyz":
+        (eviction,) = slots.acquire([digest], 9.0, wanted={"b"}).evictions
+        gone.append(eviction.digest)
+    assert gone == ["c", "b", "a"]
+
+
+def test_the_budget_counts_what_loads_at_its_most_and_what_is_there_at_its_size():
+    slots = AdapterSlots(4, slot_bytes=10, budget_bytes=25)
+    assert slots.max_adapters == 2
+    slots.acquire(["a"], 0.0)
+    slots.acquire(["b"], 0.0)
+    assert slots.acquire(["c"], 0.0) is None
+    slots.mark_resident("a", 4, 0.0)
+    assert slots.memory_bytes == 14
+    slots.acquire(["c"], 0.0)
+    assert slots.memory_bytes == 24
+
+
+def test_as_many_are_evicted_as_the_bytes_need():
+    slots = AdapterSlots(4, slot_bytes=10, budget_bytes=20)
+    for now_s, digest in enumerate("abc"):
+        slots.acquire([digest], now_s)
+        slots.mark_resident(digest, 5, now_s)
+        slots.release([digest], now_s)
+    acquisition = slots.acquire(["x"], 9.0)
+    assert [each.digest for each in acquisition.evictions] == ["a"]
+    slots.mark_resident("x", 10, 9.0)
+    acquisition = slots.acquire(["y"], 9.0)
+    assert [each.digest for each in acquisition.evictions] == ["b", "c"]
+    assert slots.memory_bytes == 20
+
+
+def test_a_budget_for_not_one_adapter_is_refused():
+    with pytest.raises(SlotBudgetError, match="at least 10 bytes"):
+        AdapterSlots(4, slot_bytes=10, budget_bytes=9)
+
+
+def warm(slots, digest, now_s=0.0, evict=None):
+    acquisition = slots.claim_ahead(digest, evict, now_s)
+    if acquisition is not None:
+        slots.mark_resident(digest, 1, now_s)
+    return acquisition
+
+
+def test_one_that_served_nobody_yet_stays_while_another_will_come_free():
+    slots = AdapterSlots(2, min_residency_s=0.5)
+    warm(slots, "new", 0.0)
+    load(slots, "busy", 0.0)
+    slots.acquire(["busy"], 0.0)
+    assert slots.acquire(["x"], 0.4) is None
+    assert slots.acquire(["x"], 0.5).evictions[0].digest == "new"
+
+
+def test_one_that_served_nobody_yet_goes_where_nothing_else_would_come_free():
+    slots = AdapterSlots(1, min_residency_s=0.5)
+    warm(slots, "new", 0.0)
+    eviction = slots.acquire(["x"], 0.1).evictions[0]
+    assert (eviction.digest, eviction.was_resident, eviction.was_wasted) == ("new", True, True)
+
+
+def test_a_load_ahead_takes_an_empty_slot_or_the_named_idle_one_and_no_other():
+    slots = AdapterSlots(2)
+    assert warm(slots, "w").evictions == ()
+    load(slots, "a", 1.0)
+    assert warm(slots, "v", 2.0) is None
+    assert warm(slots, "v", 2.0, evict="gone") is None
+    slots.acquire(["a"], 2.0)
+    assert warm(slots, "v", 2.0, evict="a") is None
+    slots.release(["a"], 2.0)
+    slots.pinned = frozenset("a")
+    assert warm(slots, "v", 2.0, evict="a") is None
+    slots.pinned = frozenset()
+    assert warm(slots, "v", 3.0, evict="a").evictions[0].digest == "a"
+    assert warm(slots, "v", 3.0) is None
+
+
+def test_a_load_ahead_is_wasted_unless_somebody_used_it():
+    slots = AdapterSlots(1)
+    warm(slots, "w")
+    assert slots.acquire(["w"], 1.0).claims == ()
+    slots.release(["w"], 1.0)
+    assert slots.acquire(["x"], 2.0).evictions[0].was_wasted is False
+
+
+@given(
+    st.integers(1, 4),
+    st.integers(10, 45),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["acquire", "release", "loaded", "ahead", "pin"]),
+            st.sets(st.sampled_from("abcdef"), min_size=1, max_size=2),
+            st.integers(1, 10),
+        ),
+        max_size=60,
+    ),
+)
+def test_the_budget_is_never_exceeded_and_what_is_used_never_goes(num_slots, budget, actions):
+    slots = AdapterSlots(num_slots, slot_bytes=10, budget_bytes=budget, min_residency_s=3.0)
+    held: list[list[str]] = []
+    for now_s, (action, names, size) in enumerate(actions):
+        digests = sorted(names)
+        if action == "acquire":
+            acquisition = slots.acquire(digests, now_s, wanted=set("ab"))
+            if acquisition is not None:
+                held.append(digests)
+                assert all(each.was_resident for each in acquisition.evictions)
+            elif len(digests) <= slots.max_adapters and not held:
+                # Only what loads, or another new one's sake, can be in the way.
+                assert any(slot.state is SlotState.LOADING for slot in slots.slots)
+        elif action == "release" and held:
+            slots.release(held.pop(0), now_s)
+        elif action == "loaded":
+            for slot in slots.slots:
+                if slot.state is SlotState.LOADING:
+                    slots.mark_resident(slot.digest, size, now_s)
+        elif action == "ahead":
+            slots.claim_ahead(digests[0], digests[-1], now_s)
+        elif action == "pin":
+            slots.pinned = frozenset(digests)
+        assert slots.memory_bytes <= max(budget, 10)
+        assert all(slots.find(digest) is not None for each in held for digest in each)

@@ -254,3 +254,74 @@ def test_nobody_claims_a_slot_ahead_of_an_earlier_request():
     bench.finish(other)
     bench.step()
     assert set(bench.step()) == {pair.sequence_id}
+
+
+def test_alternating_requests_run_in_batches_by_adapter():
+    bench = Bench(num_slots=1, max_num_seqs=4, patience_s=2.0)
+    waiting = [bench.add(4, adapter) for adapter in "abababab"]
+    num_loads, order = 0, []
+    for _ in range(60):
+        before = bench.scheduler.slots.find("a"), bench.scheduler.slots.find("b")
+        bench.now_s += 0.01
+        order += [n for n in bench.step() if n not in order]
+        num_loads += (
+            bench.scheduler.slots.find("a"),
+            bench.scheduler.slots.find("b"),
+        ) != before
+        for sequence in [each for each in waiting if each.num_output_tokens >= 3]:
+            waiting.remove(sequence)
+            bench.finish(sequence)
+    assert waiting == []
+    assert num_loads == 2  # eight in order of arrival
+    assert order == [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+def test_a_seatless_request_is_overtaken_for_no_longer_than_its_patience_Q03():
+    bench = Bench(num_slots=1, max_num_seqs=2, patience_s=2.0)
+    running = [bench.add(4, "a"), bench.add(4, "a")]
+    bench.step()
+    bench.step()
+    starved = bench.add(4, "b")
+    served_at_s = None
+    while served_at_s is None:
+        bench.now_s += 0.1
+        running.append(bench.add(4, "a"))
+        bench.finish(running.pop(0))
+        if starved.sequence_id in bench.step():
+            served_at_s = bench.now_s
+        assert bench.now_s < 10
+    assert served_at_s <= 3 * 2.0
+
+
+def test_waits_for_slots_are_counted_once_each():
+    bench = Bench(num_slots=1, max_num_seqs=4)
+    first = bench.add(4, "a")
+    bench.step()
+    bench.add(4, "b")
+    bench.add(4, "b")
+    bench.add(4, "a")
+    bench.add(4)
+    for _ in range(5):
+        bench.step()
+    assert bench.scheduler.num_slot_waits == 2
+    bench.finish(first)
+    for _ in range(5):
+        bench.step()
+    assert bench.scheduler.num_slot_waits == 2
+
+
+def test_all_slots_and_base_rows_with_cancels_and_a_full_cache_Q02():
+    bench = Bench(num_slots=2, num_blocks=12, max_num_seqs=8, budget=16)
+    sequences = [bench.add(4 + 9 * (n % 2), "ab"[n % 3] if n % 3 < 2 else "") for n in range(24)]
+    kept = [sequence for n, sequence in enumerate(sequences) if n % 6 == 0]
+    for n in range(200):
+        bench.now_s += 0.05
+        bench.step()
+        if n < 20 and sequences[n] not in kept:
+            bench.finish(sequences[n])
+        for sequence in kept:
+            if sequence.num_output_tokens >= 3:
+                bench.finish(sequence)
+    for sequence in kept:
+        assert sequence.status is SequenceStatus.FINISHED
+        assert sequence.num_output_tokens >= 3

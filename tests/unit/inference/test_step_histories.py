@@ -17,7 +17,9 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.bench = StepBench(num_blocks=8, num_slots=2, max_num_seqs=3, budget=6)
+        self.bench = StepBench(
+            num_blocks=8, num_slots=2, max_num_seqs=3, budget=6, min_residency_s=0.5
+        )
         self.asked = {}
         self.cancelled = set()
 
@@ -66,6 +68,12 @@ class Histories(RuleBasedStateMachine):
             self.bench.loop.adapters.load(wanted.digest, weights)
         self.bench.collect()
 
+    @rule(adapter=st.integers(1, 4), evict=st.integers(0, 4), pinned=st.integers(0, 4))
+    def warm_up(self, adapter, evict, pinned):
+        self.bench.loop.adapters.set_pinned(frozenset({str(pinned)}))
+        self.bench.loop.adapters.warm_up(str(adapter), str(evict), fetched(adapter))
+        self.bench.collect()
+
     @rule(is_holding=st.booleans())
     def write(self, is_holding):
         """Ends the loads under way, and says whether the next ones take a while."""
@@ -91,6 +99,7 @@ class Histories(RuleBasedStateMachine):
             assert len({each.adapters for each in holders}) == 1
         assert bench.slots.num_references == sum(len(each.adapters) for each in seated)
         assert len(seated) <= 3
+        assert bench.slots.memory_bytes <= bench.slots.budget_bytes
         for sequence in bench.scheduler.waiting:
             assert sequence.status is SequenceStatus.WAITING
             assert sequence.block_table == [] and sequence.num_cached_tokens == 0
