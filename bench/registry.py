@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, str] = {
     "first-token": "bench.first_token",
     "serve": "bench.serve",
     "scale": "bench.scale",
+    "warmup": "bench.warmup",
     "codec": "bench.codec",
     "loads": "bench.loads",
     "tiers": "bench.tiers",

@@ -72,6 +72,7 @@ def bench(
       end-to-end   throughput of clients, beside the engine alone
       serve        latency under open-loop load through the gateway
       scale        load spread over 1,000 adapters, beside the same load on 10
+      warmup       first responses after a cold start, with and without forecasts
       tiers        until an adapter is ready, from memory, flash and a remote
       adapters     the adapter store with 100, 1,000 and 10,000 adapters
       codec        what an adapter loses and saves when it is kept in few bits

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 MARGIN = 0.05
-RATIO = 1.5
+RATIO = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

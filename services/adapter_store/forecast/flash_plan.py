@@ -65,7 +65,7 @@ def plan_flash(
         adapter = None if digest in barred else stored(chance.tenant_id, digest)
         if adapter is None or adapter.is_on_flash or adapter.package_bytes is None:
             continue
-        spending = restore_spending(adapter.package_bytes, settings)
+        spending = restore_spending(adapter.package_bytes, costs.restore_s, settings)
         going = _room(adapter.flash_bytes - free_bytes, likely, victims)
         if (
             going is None

@@ -41,14 +41,16 @@ class Move:
 
 def load_spending(adapter: StoredAdapter, load_s: float, settings: WarmUpSettings) -> Spending:
     """What loading from flash into a slot takes."""
-    joules = load_s * settings.decode_watts
+    joules = load_s * settings.busy_watts
     joules += adapter.flash_bytes / _MIB * settings.joules_per_flash_mib
     return Spending(adapter.flash_bytes, joules)
 
 
-def restore_spending(package_bytes: int, settings: WarmUpSettings) -> Spending:
-    """What bringing a package to flash takes."""
-    return Spending(package_bytes, package_bytes / _MIB * settings.joules_per_remote_mib)
+def restore_spending(package_bytes: int, restore_s: float, settings: WarmUpSettings) -> Spending:
+    """What bringing a package to flash takes; most of its time goes into verifying and encoding."""
+    joules = restore_s * settings.busy_watts
+    joules += package_bytes / _MIB * settings.joules_per_remote_mib
+    return Spending(package_bytes, joules)
 
 
 def is_worth_it(

@@ -20,8 +20,8 @@ class WarmUpSettings:
     """Waiting that a joule must be expected to save."""
     horizon_minutes: float = 15.0
     """How far ahead memory is warmed."""
-    decode_watts: float = 3.0
-    """What loading into a slot draws while it lasts."""
+    busy_watts: float = 3.0
+    """What loading into a slot or restoring draws while it lasts."""
     joules_per_flash_mib: float = 0.01
     """What reading a MiB from flash takes."""
     joules_per_remote_mib: float = 0.2
@@ -34,7 +34,7 @@ class TierCosts:
 
     load_s: float = 0.02
     """From flash into a slot."""
-    restore_s: float = 0.5
+    restore_s: float = 1.5
     """From a remote to flash."""
 
     def after_load(self, load_s: float) -> TierCosts:

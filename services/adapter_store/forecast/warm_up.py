@@ -10,6 +10,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from services.adapter_store.forecast.budget import Budget, Spending
@@ -28,6 +29,9 @@ from services.chassis.logs import get_logger
 SAVE_INTERVAL_S = 30.0
 START_S = 600.0
 """How long after a start the device is taken to be about to be used."""
+QUIET_S = 60.0
+"""Restores wait until nothing was used or started for so long: verifying and encoding take the
+processor from whoever is waiting for an answer."""
 _LOAD_PATIENCE_S = 30.0
 _RESTORE_PATIENCE_S = 600.0
 _MAX_FORECASTS = 10
@@ -80,12 +84,13 @@ class WarmUp:
         self._off_hashes = store.off()
         self._off: dict[str, bool] = {}
         """Tenant -> whether it is off; filled as tenants appear."""
-        self._started_s = boot_clock_s()
+        self._started_s = self._used_s = boot_clock_s()
         self._coming: dict[str, float] = {}
         """Digests on their way into a slot, with when that was asked (boot clock)."""
         self._restoring: dict[str, float] = {}
         self._has_spent = False
         """Since the last save: the budget outlives the process too."""
+        self._spent = asyncio.Event()
         self._writing = asyncio.Lock()
         self._life = self._load()
 
@@ -95,6 +100,7 @@ class WarmUp:
 
     def note_use(self, tenant_id: str, user: str, digest: str) -> None:
         """A tenant's user, who may be empty, uses an adapter."""
+        self._used_s = self._boot_clock_s()
         if self._is_off(tenant_id):
             return
         self._book.note((tenant_id, self._hash(tenant_id, user)), digest, self._now())
@@ -128,13 +134,15 @@ class WarmUp:
         )
         coming.update((move.digest, boot_s) for move in moves)
         self._coming = coming
-        self._has_spent |= bool(moves)
+        self._note_spending(moves)
         return moves
 
     def plan_flash(self, shelf: FlashShelf, stored: Stored) -> list[Move]:
         """What to bring from remotes to flash. What is returned counts as asked."""
         now = self._now()
         boot_s = self._boot_clock_s()
+        if boot_s - max(self._started_s, self._used_s) < QUIET_S:
+            return []
         restoring = _still(self._restoring, boot_s, _RESTORE_PATIENCE_S)
         moves = plan_flash(
             self._chances(now),
@@ -152,7 +160,7 @@ class WarmUp:
         )
         restoring.update((move.digest, boot_s) for move in moves)
         self._restoring = restoring
-        self._has_spent |= bool(moves)
+        self._note_spending(moves)
         return moves
 
     def state(self, tenant_id: str) -> WarmUpState:
@@ -224,13 +232,20 @@ class WarmUp:
                     return
 
     async def run(self) -> None:
-        """Saves now and then, until cancelled; then once more."""
+        """Saves now and then, and at once what was spent, until cancelled; then once more."""
         try:
             while True:
-                await asyncio.sleep(SAVE_INTERVAL_S)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._spent.wait(), SAVE_INTERVAL_S)
+                self._spent.clear()
                 await self.save()
         finally:
             await self.save()
+
+    def _note_spending(self, moves: list[Move]) -> None:
+        if moves:
+            self._has_spent = True
+            self._spent.set()
 
     def _load(self) -> LifeClock:
         state = self._store.state()
