@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+from edgelora.adapter_format import adapter_digest, parse_adapter_config
 from edgelora.cli.demo_cast import DEMO_DIRECTORY, Role
 from edgelora.cli.errors import CliError
 from edgelora.cli.places import key_file
 from edgelora.client import AdminClient, EdgeLoraClient
+from edgelora.errors import NotFoundError
 from edgelora.local_stack.secrets import write_secret
+
+_MAX_RANK = 1024
+"""No node takes more; what the demos have is far below."""
 
 
 async def ensure_tenant(admin: AdminClient, keys: Path, name: str) -> tuple[str, str]:
@@ -33,10 +40,10 @@ async def ensure_tenant(admin: AdminClient, keys: Path, name: str) -> tuple[str,
 
 
 async def ensure_adapter(client: EdgeLoraClient, role: Role) -> str:
-    """Registers a role's adapter for its tenant and returns the digest.
+    """Has a role's adapter registered for its tenant under its alias, and returns the digest.
 
-    Content the node knows already is only pointed to. Raises CliError when the adapter is not in
-    the source tree.
+    One that is there already, verified for this base model, is not verified again. Raises CliError
+    when the adapter is not in the source tree.
     """
     directory = DEMO_DIRECTORY / role.adapter
     if not directory.is_dir():
@@ -44,7 +51,19 @@ async def ensure_adapter(client: EdgeLoraClient, role: Role) -> str:
             f"the demo adapter {directory} is missing: run `edgelora train --demo {role.adapter}`, "
             "or `edgelora up --no-demo`"
         )
+    digest = await asyncio.to_thread(_local_digest, directory)
+    base_digest = (await client.status()).model_digest
+    with suppress(NotFoundError):
+        known = (await client.get_adapter(role.adapter)).adapter
+        if (known.digest, known.base_digest) == (digest, base_digest) and known.certificate_digest:
+            return digest
     response = await client.register_adapter(
         directory, alias=role.adapter, description=role.description, replace_alias=True
     )
     return response.adapter.digest
+
+
+def _local_digest(directory: Path) -> str:
+    config = (directory / "adapter_config.json").read_bytes()
+    weights = (directory / "adapter_model.safetensors").read_bytes()
+    return adapter_digest(parse_adapter_config(config, max_rank=_MAX_RANK), weights)
