@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
 from edgelora.errors import (
-    AdapterRejectedError,
     EdgeLoraError,
-    InternalError,
     PermissionDeniedError,
     TicketExpiredError,
     UnauthenticatedError,
 )
-from services.chassis.logs import get_logger
-from services.inference.backends.base import Backend, UnfitAdapterError
+from services.inference.backends.base import Backend
 from services.inference.engine.adapter_loader import AdapterLoader, LoadOutcome
+from services.inference.engine.adapter_proofs import AdapterProofs, WrittenAdapter
 from services.inference.engine.adapter_slots import AdapterSlots, Claim, Eviction, SlotState
 from services.inference.engine.effect_check import EffectCheck
 from services.inference.engine.fetched_adapter import (
@@ -50,10 +47,10 @@ class AdapterTraffic:
         self._slots = slots
         self._generations = generations
         self._loader = loader
-        self._effect_check = effect_check
+        self.proofs = AdapterProofs(backend, effect_check, self._finish_proof)
         self._clock = clock
         self._being_written: set[str] = set()
-        """Digests whose weights the loader has."""
+        """Digests whose weights the loader has, and those that wait for their proof."""
         self._deleted: frozenset[str] = frozenset()
         self._statuses: tuple[SlotStatus, ...] = ()
         self._num_slot_changes = 0
@@ -176,36 +173,37 @@ class AdapterTraffic:
         cost: FetchCost,
         outcome: LoadOutcome,
     ) -> None:
-        """Proves the effect of an adapter that was written, and lets its users go on."""
-        self._being_written.discard(digest)
         slot = self._slots.find(digest)
         assert slot is not None  # one that loads is never evicted
-        started_s = time.perf_counter()
-        try:
-            if outcome.error is not None:
-                raise outcome.error
-            self._effect_check.run(self._backend, slot.index, reference)
-        except EdgeLoraError as refusal:
-            self._refuse(digest, refusal)
-        except UnfitAdapterError as unfit:
-            self._refuse(digest, AdapterRejectedError(str(unfit), field="weights"))
-        except Exception as failure:  # noqa: BLE001 - a bad adapter must not end the engine
-            get_logger().error("adapter_load_failed", digest=digest, error=type(failure).__name__)
-            self._refuse(digest, InternalError("the adapter could not be loaded"))
-        else:
-            load = FinishedLoad(
-                digest=digest,
-                is_warm_up=slot.is_warm_up and slot.num_uses == 0,
-                cost=cost,
-                decode_s=outcome.decode_s,
-                prove_s=time.perf_counter() - started_s,
+        self.proofs.add(
+            WrittenAdapter(
+                digest=digest, slot=slot.index, reference=reference, cost=cost, outcome=outcome
             )
-            self._admit(load, outcome.size_bytes)
+        )
+        if not self._generations.is_any_running():
+            self.proofs.run_alone()
 
-    def _admit(self, load: FinishedLoad, size_bytes: int) -> None:
+    def _finish_proof(
+        self, written: WrittenAdapter, prove_s: float, refusal: EdgeLoraError | None
+    ) -> None:
+        """Lets the users of an adapter go on, or ends them."""
+        digest = written.digest
+        self._being_written.discard(digest)
+        if refusal is not None:
+            self._refuse(digest, refusal)
+            return
+        slot = self._slots.find(digest)
+        assert slot is not None
+        load = FinishedLoad(
+            digest=digest,
+            is_warm_up=slot.is_warm_up and slot.num_uses == 0,
+            cost=written.cost,
+            decode_s=written.outcome.decode_s,
+            prove_s=prove_s,
+        )
         now_s = self._clock()
-        self._slots.mark_resident(load.digest, size_bytes, now_s)
-        for generation in self._generations.using(load.digest):
+        self._slots.mark_resident(digest, written.outcome.size_bytes, now_s)
+        for generation in self._generations.using(digest):
             if self._has_all(generation.sequence):
                 generation.end_loading(now_s)
         self._generations.outbox.loads.append(load)

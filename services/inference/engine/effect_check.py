@@ -43,18 +43,32 @@ class EffectCheck:
             if not finite_rows(base).all():
                 raise InternalError("the model's output was not a number")
             self._base = base
-        base, adapted = self._base, self._answer(backend, (SlotWeight(slot, 1.0),))
+        adapted = self._answer(backend, (SlotWeight(slot, 1.0),))
+        self.judge(adapted, reference, backend.canary_tolerance)
+
+    def chunk(self, slot: int, num_tokens: int) -> SequenceChunk | None:
+        """The canary as rows of a step that has `num_tokens` already.
+
+        None when there is no room, or nothing to compare with yet.
+        """
+        if self._base is None or num_tokens + len(self._token_ids) > self._max_step_tokens:
+            return None
+        return self._chunk(0, len(self._token_ids), (SlotWeight(slot, 1.0),))
+
+    def judge(self, adapted: Logits, reference: CanaryReference | None, tolerance: float) -> None:
+        """See `run`; `adapted` is the row of a `chunk`, after a `run`."""
+        assert self._base is not None
         if not finite_rows(adapted).all():
             raise AdapterRejectedError(
                 "the adapter makes the model overflow: train it with smaller weights",
                 field="weights",
             )
-        if np.abs(adapted - base).max() <= _NOISE * np.abs(base).max():
+        if np.abs(adapted - self._base).max() <= _NOISE * np.abs(self._base).max():
             raise AdapterRejectedError(
                 "the adapter changes nothing in the model's answers: check that it was trained",
                 field="weights",
             )
-        if reference is not None and _distance(adapted[0], reference) > backend.canary_tolerance:
+        if reference is not None and _distance(adapted[0], reference) > tolerance:
             raise AdapterRejectedError(
                 "the adapter does not answer as it did when it was registered: register it again",
                 field="weights",
@@ -62,16 +76,18 @@ class EffectCheck:
 
     def _answer(self, backend: Backend, adapters: tuple[SlotWeight, ...]) -> Logits:
         for start in range(0, len(self._token_ids), self._max_step_tokens):
-            end = start + self._max_step_tokens
-            chunk = SequenceChunk(
-                token_ids=self._token_ids[start:end],
-                start_position=start,
-                block_table=self._block_table,
-                adapters=adapters,
-                needs_logits=end >= len(self._token_ids),
-            )
-            logits = backend.forward([chunk])
+            end = min(start + self._max_step_tokens, len(self._token_ids))
+            logits = backend.forward([self._chunk(start, end, adapters)])
         return logits
+
+    def _chunk(self, start: int, end: int, adapters: tuple[SlotWeight, ...]) -> SequenceChunk:
+        return SequenceChunk(
+            token_ids=self._token_ids[start:end],
+            start_position=start,
+            block_table=self._block_table,
+            adapters=adapters,
+            needs_logits=end == len(self._token_ids),
+        )
 
 
 def _distance(logits: Logits, reference: CanaryReference) -> float:

@@ -9,7 +9,7 @@ from services.inference.engine.events import Event, Failed
 from services.inference.engine.generation import Generation
 from services.inference.engine.iteration_scheduler import IterationScheduler
 from services.inference.engine.outbox import Outbox
-from services.inference.engine.sequence import Sequence
+from services.inference.engine.sequence import Sequence, SequenceStatus
 
 
 class Generations:
@@ -42,6 +42,10 @@ class Generations:
     def is_any_slot_wanted(self) -> bool:
         """Whether a waiting one has an adapter without a slot."""
         return self._scheduler.is_any_slot_wanted()
+
+    def is_any_running(self) -> bool:
+        """Whether the next step has something to run, or may have."""
+        return any(each.status is SequenceStatus.RUNNING for each in self._scheduler.seated)
 
     def tell(self, generation: Generation, event: Event) -> None:
         """Lets its reader have an event."""

@@ -80,9 +80,10 @@ class StepLoop:
             self._num_preemptions += 1
             self._send_delta(self._generations.of(sequence), now_s, is_urgent=True)
         if not plan.chunks:
-            return False
+            # What was proven may have somebody waiting for it.
+            return self.adapters.proofs.run_alone()
         self._note_step(plan, now_s)
-        self._sample(*self._forward(plan.chunks))
+        self._sample(*self._forward_with_proof(plan.chunks))
         self._num_steps += 1
         self._last_step_s = self._clock()
         return True
@@ -117,6 +118,23 @@ class StepLoop:
             if generation.note_step(now_s, len(plan.chunks)):
                 self._generations.tell(generation, Admitted())
 
+    def _forward_with_proof(
+        self, chunks: list[ScheduledChunk]
+    ) -> tuple[list[ScheduledChunk], NDArray[np.float32]]:
+        """Runs chunks, and with them the canary of an adapter that waits for its proof."""
+        proofs = self.adapters.proofs
+        canary = proofs.begin(sum(chunk.num_tokens for chunk in chunks))
+        if canary is None:
+            return self._forward(chunks)
+        try:
+            logits = self._backend.forward([*map(_to_backend, chunks), canary])
+        except Exception as error:  # noqa: BLE001 - whichever failed must not take the others along
+            get_logger().error("forward_with_proof_failed", error=type(error).__name__)
+            proofs.run_alone()
+            return self._forward(chunks)
+        proofs.end(logits[-1:])
+        return self._note_forward(chunks), logits[:-1]
+
     def _forward(
         self, chunks: list[ScheduledChunk]
     ) -> tuple[list[ScheduledChunk], NDArray[np.float32]]:
@@ -138,11 +156,15 @@ class StepLoop:
             rows = [logits for _, logits in parts if len(logits)]
             finished = [chunk for finished, _ in parts for chunk in finished]
             return finished, np.concatenate(rows) if rows else np.empty((0, 0), np.float32)
+        return self._note_forward(chunks), logits
+
+    def _note_forward(self, chunks: list[ScheduledChunk]) -> list[ScheduledChunk]:
+        """Notes that chunks have run; returns those that reached their newest token."""
         finished = [chunk for chunk in chunks if chunk.needs_logits]
         for chunk in chunks:
             chunk.sequence.num_cached_tokens += chunk.num_tokens
             self._scheduler.prefixes.publish(chunk.sequence)
-        return finished, logits
+        return finished
 
     def _sample(self, chunks: list[ScheduledChunk], logits: NDArray[np.float32]) -> None:
         if not chunks:

@@ -192,3 +192,80 @@ def test_an_adapter_that_answers_otherwise_is_refused_and_its_slot_emptied():
     assert bench.refused == ["2"]
     assert bench.slots.find("2") is None
     bench.assert_at_rest()
+
+
+# The proof runs with the step, where there is one.
+
+
+def running_base(bench):
+    """A running sequence, and the base model's canary in hand."""
+    bench.add(PROMPT, (4,))
+    bench.run()
+    base = bench.add([9, 9], max_tokens=30)
+    bench.step()
+    return base
+
+
+def test_the_canary_is_part_of_the_running_step():
+    bench = StepBench(budget=16, max_num_seqs=4)
+    base = running_base(bench)
+    steps = []
+    bench.backend.before_forward = lambda chunks: steps.append(len(chunks))
+    one = bench.add(PROMPT, (1,))
+    bench.step()
+    bench.load_wanted()
+    assert not bench.slots.is_resident("1")
+    bench.step()
+    assert bench.slots.is_resident("1")
+    assert steps == [1, 2]
+    bench.run()
+    assert bench.text(one) == solo_text(PROMPT, (1,), 6)
+    assert bench.text(base) == solo_text([9, 9], (), 30)
+
+
+def test_a_refusal_in_a_running_step_costs_the_others_nothing():
+    bench = StepBench(budget=16, max_num_seqs=4)
+    base = running_base(bench)
+    bad = bench.add(PROMPT, (1,))
+    bench.step()
+    bench.wanted.clear()
+    bench.loop.adapters.load("1", fetched(1, scale=0.0))
+    bench.step()
+    assert isinstance(bench.end(bad).error, AdapterRejectedError)
+    bench.run()
+    assert bench.text(base) == solo_text([9, 9], (), 30)
+
+
+def test_a_step_without_room_leaves_the_canary_a_step_of_its_own():
+    bench = StepBench(budget=4, max_num_seqs=4)
+    base = running_base(bench)
+    sizes = []
+    bench.backend.before_forward = lambda chunks: sizes.append([len(c.token_ids) for c in chunks])
+    bench.add(PROMPT * 3, max_tokens=2)
+    bench.add(PROMPT, (1,))
+    bench.step()
+    bench.load_wanted()
+    bench.step()
+    assert sizes == [[1, 3], [3], [1, 3]]
+    bench.run()
+    assert bench.text(base) == solo_text([9, 9], (), 30)
+
+
+def test_a_joint_step_that_fails_takes_nobody_along():
+    bench = StepBench(budget=16, max_num_seqs=4)
+    base = running_base(bench)
+    one = bench.add(PROMPT, (1,))
+    bench.step()
+
+    def fail(chunks):
+        if len(chunks) == 2:
+            raise RuntimeError
+
+    bench.backend.before_forward = fail
+    bench.load_wanted()
+    bench.step()
+    assert bench.slots.is_resident("1")
+    bench.backend.before_forward = lambda chunks: None
+    bench.run()
+    assert bench.text(one) == solo_text(PROMPT, (1,), 6)
+    assert bench.text(base) == solo_text([9, 9], (), 30)

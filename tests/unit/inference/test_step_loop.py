@@ -257,7 +257,7 @@ def test_an_adapter_without_effect_is_refused_for_all_who_wait_and_nobody_else()
     base = bench.add(PROMPT)
     bench.step()
     bench.loop.adapters.load("1", fetched(1, scale=0.0))
-    bench.collect()
+    bench.step()
     for sequence_id in waiting:
         assert isinstance(bench.end(sequence_id).error, AdapterRejectedError)
     assert bench.refused == ["1"]
