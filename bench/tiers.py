@@ -24,7 +24,7 @@ from bench.deployment import PlacedAdapter, load_base_model
 from bench.measure import median, percentile
 from bench.package_site import SERVER
 from bench.prompts import PromptWriter
-from bench.result import BenchOptions, BenchResult, Target
+from bench.result import BenchError, BenchOptions, BenchResult, Target
 from bench.tier_node import RANK, SLOTS, TierNode, tier_node
 from bench.tier_requests import TIERS, Answer, TierAnswer, ask, ask_tier
 from bench.token_gaps import Segment, run_segment
@@ -82,7 +82,9 @@ async def _run(options: BenchOptions) -> BenchResult:
         {
             "adapter_rank": RANK,
             "remote": SERVER if placed.remote else "none: the node's operator names them",
-            "serving_form": ServingForm.Name(adapter.certificate.form),
+            "serving_form": ServingForm.Name(adapter.certificate.form).removeprefix(
+                "SERVING_FORM_"
+            ),
             "original_bytes": adapter.size_bytes,
         },
     )
@@ -138,6 +140,8 @@ def _result(
         for node_s, reference_s in zip(ready_s["memory"], _reference_s(), strict=False)
     ]
     loads = [one for one in answers if one.tier != "memory"]
+    if not loads:
+        raise BenchError("no request had to load its adapter: the node has more slots than this")
     gaps_ms = {
         case: _milliseconds([gap for segment in found for gap in segment.gaps_s], 99)
         for case, found in segments.items()
