@@ -115,7 +115,7 @@ bench-peers: $(VENV)/.ready-dev
 	@PYTHON='$(PYTHON)' bench/peers/build.sh .peers $(PEERS)
 
 # BENCHES='engine serve' measures only some. engine-360m is `edgelora bench engine --shape 360m`.
-BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token end-to-end serve scale tiers adapters codec
+BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token end-to-end serve scale tiers loads adapters codec warmup
 
 bench-results: $(VENV)/.ready-dev
 	@mkdir -p bench/results

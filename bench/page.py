@@ -31,8 +31,10 @@ _SECTIONS = {
     "serve": "Open-loop load",
     "scale": "Many adapters",
     "tiers": "From memory, flash and a remote",
+    "loads": "Loading inside a worker",
     "adapters": "The adapter store with 10,000 adapters",
     "codec": "Adapters in few bits",
+    "warmup": "First responses after a cold start",
 }
 """Name of the file -> heading, in the order of the page."""
 _PICTURES = {

@@ -74,6 +74,7 @@ def bench(
       scale        load spread over 1,000 adapters, beside the same load on 10
       warmup       first responses after a cold start, with and without forecasts
       tiers        until an adapter is ready, from memory, flash and a remote
+      loads        loading inside a worker, and what its other streams notice
       adapters     the adapter store with 100, 1,000 and 10,000 adapters
       codec        what an adapter loses and saves when it is kept in few bits
 
