@@ -5,10 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 
+from edgelora.adapter_format.codec import decode
 from edgelora.adapter_format.weights import AdapterWeights, LoraPair
 from services.chassis.base_model import NATIVE_FILE, BaseModel, file_digest
-from services.inference.backends.base import BackendLimits, SequenceChunk, UnfitAdapterError
+from services.inference.backends.base import (
+    BackendLimits,
+    EncodedAdapter,
+    SequenceChunk,
+    SlotWeight,
+    UnfitAdapterError,
+)
 from services.inference.backends.native_backend import NativeBackend
+from tests.support.encoded_adapters import encoded_for
 from tests.support.native_engine import write_native_model
 
 pytestmark = pytest.mark.integration
@@ -36,12 +44,12 @@ def describe(directory, **changes):
     dataclasses.replace(BaseModel.load(directory), **changes).save(directory)
 
 
-def logits(backend):
+def logits(backend, slots=()):
     chunk = SequenceChunk(
         token_ids=np.array([1, 2, 3], dtype=np.int32),
         start_position=0,
         block_table=[0],
-        adapters=(),
+        adapters=tuple(SlotWeight(slot, 1.0) for slot in slots),
         needs_logits=True,
     )
     return backend.forward([chunk])
@@ -121,3 +129,22 @@ def test_an_adapter_no_slot_can_hold_is_unfit_and_the_slot_stays_free(
         backend.load_adapter(0, AdapterWeights({(0, "v_proj"): LoraPair(lora_a, lora_b, 1.0)}))
     fit = LoraPair(lora_a[:1], np.ones((64, 1), dtype=np.float32), 1.0)
     backend.load_adapter(0, AdapterWeights({(0, "v_proj"): fit}))
+
+
+def test_an_encoded_adapter_answers_as_its_factors_and_tells_its_bytes(directory):
+    backend = loaded(directory, dataclasses.replace(LIMITS, max_loras=2))
+    data = encoded_for("llama", 4, has_only_ends=True)
+    sizes = [
+        backend.load_adapter(0, EncodedAdapter(data)),
+        backend.load_adapter(1, decode(data)),
+    ]
+    assert sizes[0] == sizes[1] <= backend.telemetry().adapter_slots_bytes // 2
+    base, encoded, factors = (logits(backend, slots) for slots in ((), (0,), (1,)))
+    np.testing.assert_array_equal(encoded, factors)
+    assert np.abs(encoded - base).max() > 0.01
+
+
+def test_a_damaged_encoded_adapter_is_unfit(directory):
+    backend = loaded(directory)
+    with pytest.raises(UnfitAdapterError, match="damaged"):
+        backend.load_adapter(0, EncodedAdapter(encoded_for("llama", 4)[:-1]))

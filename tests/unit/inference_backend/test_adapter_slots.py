@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from edgelora.adapter_format import AdapterWeights, LoraPair
-from services.inference.backends.base import BackendLimits
+from edgelora.adapter_format.codec import decode as decode_adapter
+from services.inference.backends.base import BackendLimits, EncodedAdapter
 from services.inference.backends.torch_backend import TorchBackend
 from tests.support.backend_streams import (
     BLOCK_SIZE,
@@ -20,6 +21,7 @@ from tests.support.backend_streams import (
     random_tokens,
     use,
 )
+from tests.support.encoded_adapters import random_encoded
 from tests.unit.inference_backend.conftest import LIMITS, Tiny, load_backend
 
 VOCAB = 256
@@ -193,3 +195,25 @@ def test_memory_does_not_grow_with_loads_Q06(tiny: Tiny, backend: TorchBackend):
     inputs = sum(inputs for _, inputs in tiny.model.targets.values())
     assert before.adapter_slots_bytes == 4 * 3 * LIMITS.max_loras * 64 * (inputs + outputs)
     assert before.kv_cache_bytes == 4 * 3 * (128 + 1) * BLOCK_SIZE * 2 * 32
+
+
+def test_an_encoded_adapter_answers_as_its_factors_and_tells_its_bytes(tiny: Tiny):
+    backend = load_backend(tiny.directory)
+    shapes = {
+        name: shape
+        for name, shape in tiny.model.targets.items()
+        if not any(size % 32 for size in shape)
+    }
+    ranks = {(0, name): 3 + number for number, name in enumerate(shapes)}
+    data = random_encoded(ranks, shapes)
+    sizes = [
+        backend.load_adapter(0, EncodedAdapter(data)),
+        backend.load_adapter(1, decode_adapter(data)),
+    ]
+    assert sizes[0] == sizes[1]
+    assert 0 < sizes[0] <= backend.telemetry().adapter_slots_bytes // LIMITS.max_loras
+    base, *adapted = (
+        decoded(backend, Stream(random_tokens(20, VOCAB), uses)) for uses in ((), use(0), use(1))
+    )
+    np.testing.assert_array_equal(adapted[0], adapted[1])
+    assert not np.array_equal(adapted[0], base)
