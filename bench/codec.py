@@ -27,8 +27,8 @@ from bench.result import BenchError, BenchOptions, BenchResult, Target
 from edgelora.adapter_format import AdapterWeights, read_adapter
 from edgelora.adapter_format.codec import LEVELS, decode, encode
 from edgelora.toolchain.chat_data import Example
-from services.adapter_store.delta_norms import relative_error
-from services.adapter_store.measured_model import MeasuredModel
+from services.adapter_store.verification.delta_norms import relative_error
+from services.adapter_store.verification.measured_model import MeasuredModel
 from services.chassis.base_model import NATIVE_FILE, BaseModel
 from services.chassis.native_core import native_core_obstacle
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from edgelora.adapter_format import AdapterWeights
 from edgelora.toolchain.chat_data import IGNORED, Example, encode, read_conversations
-from services.adapter_store.divergence import divergences
-from services.adapter_store.measured_model import MeasuredModel
-from services.adapter_store.probes import TokenSequence
+from services.adapter_store.verification.divergence import divergences
+from services.adapter_store.verification.measured_model import MeasuredModel
+from services.adapter_store.verification.probes import TokenSequence
 
 _MAX_TOKENS = 1024
 """Of one conversation."""

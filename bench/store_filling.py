@@ -18,10 +18,10 @@ from pathlib import Path
 import structlog.testing
 
 from bench.store_process import TENANT
-from services.adapter_store.flash_tier import FlashTier
-from services.adapter_store.manifest import AdapterManifest, Blob
-from services.adapter_store.registry_writer import AliasWish
-from services.adapter_store.storage import Storage, open_storage
+from services.adapter_store.flash.storage import Storage, open_storage
+from services.adapter_store.flash.tier import FlashTier
+from services.adapter_store.registry.manifest import AdapterManifest, Blob
+from services.adapter_store.registry.writer import AliasWish
 from services.adapter_store.usage import UsageLedger
 
 _STAMP_BYTES = 32

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from edgelora.v1.adapter_store_service_pb2_grpc import add_AdapterStoreServiceServicer_to_server
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
+from services.adapter_store.flash.storage import open_storage
 from services.adapter_store.hot_index import HotIndex
 from services.adapter_store.readiness import keep_ready
 from services.adapter_store.residency import Residency
 from services.adapter_store.servicer import AdapterStoreServicer
-from services.adapter_store.storage import open_storage
 from services.adapter_store.store import open_store
-from services.adapter_store.verifier_start import open_verifier
+from services.adapter_store.verification.start import open_verifier
 from services.chassis.base_model import BaseModel
 from services.chassis.interceptor import DeadlinePolicy
 from services.chassis.sealing import Sealer, boot_clock_s

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edgelora.errors import DataCorruptError
-from services.adapter_store.flash_tier import FlashTier
-from services.adapter_store.manifest import AdapterManifest
+from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.names import check_alias, check_description
 from services.adapter_store.registration import Registration, RegistrationDesk
-from services.adapter_store.registry_writer import AliasWish
+from services.adapter_store.registry.manifest import AdapterManifest
+from services.adapter_store.registry.writer import AliasWish
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import AdapterFiles, FileKind, UploadArea
 from services.adapter_store.usage import UsageLedger

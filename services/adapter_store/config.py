@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.adapter_store.sandbox import LEVELS
+from services.adapter_store.verification.sandbox import LEVELS
 from services.chassis.settings import Settings
 
 PREFIX = "EDGELORA_STORE_"

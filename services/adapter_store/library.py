@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from edgelora.errors import AdapterIncompatibleError, DataCorruptError
-from services.adapter_store.blob_store import BlobStore
-from services.adapter_store.flash_tier import FlashTier
-from services.adapter_store.manifest import AdapterManifest, Alias
+from services.adapter_store.flash.blob_store import BlobStore
+from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.names import (
     Selection,
     adapter_not_found,
@@ -18,8 +17,9 @@ from services.adapter_store.names import (
     check_selections,
     is_reference,
 )
-from services.adapter_store.registry import PagePosition, Registry
-from services.adapter_store.registry_writer import RegistryWriter, Removal
+from services.adapter_store.registry.manifest import AdapterManifest, Alias
+from services.adapter_store.registry.registry import PagePosition, Registry
+from services.adapter_store.registry.writer import RegistryWriter, Removal
 from services.adapter_store.residency import AdapterPlace, Residency, WorkerReport
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import storage_errors

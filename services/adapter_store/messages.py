@@ -14,8 +14,8 @@ from edgelora.v1 import adapter_pb2 as adapter_pb
 from edgelora.v1 import adapter_store_service_pb2 as pb
 from services.adapter_store.forecast.warm_up import WarmUpState
 from services.adapter_store.library import ListedAdapter, ResolvedSelection
-from services.adapter_store.manifest import AdapterManifest, Alias, ServingForm
 from services.adapter_store.names import is_worker_name
+from services.adapter_store.registry.manifest import AdapterManifest, Alias, ServingForm
 from services.adapter_store.residency import AdapterPlace, SlotReport, WorkerReport
 from services.adapter_store.usage import Counters, FinishedLoad, LoadStages
 from services.adapter_store.warming import WarmUpWish

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgelora.errors import DataCorruptError
-from services.adapter_store.certificate import Certificate
-from services.adapter_store.flash_tier import FlashTier
-from services.adapter_store.manifest import (
+from services.adapter_store.flash.tier import FlashTier
+from services.adapter_store.registry.manifest import (
     AdapterContent,
     AdapterManifest,
     Alias,
     Blob,
     ServingForm,
 )
-from services.adapter_store.registry_writer import AliasWish, RegistryWriter
+from services.adapter_store.registry.writer import AliasWish, RegistryWriter
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import AdapterFiles, storage_errors
-from services.adapter_store.verification import VerifiedAdapter, Verifier
+from services.adapter_store.verification.certificate import Certificate
+from services.adapter_store.verification.verifier import VerifiedAdapter, Verifier
 from services.chassis.base_model import BaseModel
 
 _FORMS = {

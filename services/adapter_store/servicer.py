@@ -28,10 +28,10 @@ from services.adapter_store.messages import (
     worker_report,
 )
 from services.adapter_store.names import Selection
-from services.adapter_store.pages import decode_token, encode_token, page_size
 from services.adapter_store.permits import open_permission
 from services.adapter_store.registration import Registration
-from services.adapter_store.registry_writer import AliasWish
+from services.adapter_store.registry.pages import decode_token, encode_token, page_size
+from services.adapter_store.registry.writer import AliasWish
 from services.adapter_store.tiers import Tiers
 from services.adapter_store.upload import FileKind
 from services.adapter_store.warming import Warming

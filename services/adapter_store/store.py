@@ -11,7 +11,8 @@ from zoneinfo import ZoneInfo
 from edgelora.errors import EdgeLoraError
 from services.adapter_store.arrivals import Arrivals
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
-from services.adapter_store.flash_tier import FlashTier
+from services.adapter_store.flash.storage import Storage
+from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.forecast.calendar import Calendar, parse_holidays
 from services.adapter_store.forecast.habit_store import HabitStore
 from services.adapter_store.forecast.settings import WarmUpSettings
@@ -20,12 +21,11 @@ from services.adapter_store.library import AdapterLibrary
 from services.adapter_store.registration import RegistrationDesk
 from services.adapter_store.remote_packages import open_packages
 from services.adapter_store.residency import Residency
-from services.adapter_store.storage import Storage
 from services.adapter_store.threads import in_thread
 from services.adapter_store.tiers import Tiers
 from services.adapter_store.upload import UploadArea, storage_errors
 from services.adapter_store.usage import UsageLedger
-from services.adapter_store.verification import Verifier
+from services.adapter_store.verification.verifier import Verifier
 from services.adapter_store.warming import Warming
 from services.chassis.base_model import BaseModel
 from services.chassis.logs import get_logger

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from edgelora.v1 import adapter_pb2 as adapter_pb
-from services.adapter_store.flash_tier import FlashTier
-from services.adapter_store.manifest import AdapterManifest
+from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.messages import stages_message
-from services.adapter_store.registry import Registry
+from services.adapter_store.registry.manifest import AdapterManifest
+from services.adapter_store.registry.registry import Registry
 from services.adapter_store.residency import Residency, WorkerReport
 from services.adapter_store.usage import Counters, FinishedLoad, UsageLedger
 

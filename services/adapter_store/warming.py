@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from edgelora.errors import EdgeLoraError, PermissionDeniedError
 from edgelora.v1.ticket_pb2 import Sealed
 from services.adapter_store.arrivals import Arrivals
-from services.adapter_store.flash_tier import FlashTier
+from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.forecast.flash_plan import FlashShelf
 from services.adapter_store.forecast.memory_plan import WorkerSlots
 from services.adapter_store.forecast.moves import Move, StoredAdapter
 from services.adapter_store.forecast.warm_up import WarmUp, WarmUpState
 from services.adapter_store.permits import seal_permit
-from services.adapter_store.registry import Registry
+from services.adapter_store.registry.registry import Registry
 from services.adapter_store.residency import Residency, WorkerReport
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import storage_errors

@@ -22,19 +22,19 @@ from typing import Any
 
 from edgelora.adapter_format import read_adapter
 from edgelora.errors import EdgeLoraError, ResourcePressureError
-from services.adapter_store import certificate as certificates
 from services.adapter_store.arrivals import Wish
-from services.adapter_store.certificate import Certificate, Encoding
-from services.adapter_store.child_process import Payload, store_payload
 from services.adapter_store.config import AdapterStoreConfig
-from services.adapter_store.manifest import AdapterContent
+from services.adapter_store.flash.storage import REGISTRY_FILE, Storage, open_storage
 from services.adapter_store.names import Selection
-from services.adapter_store.registry_schema import MIGRATIONS
-from services.adapter_store.registry_writer import AliasWish
+from services.adapter_store.registry.manifest import AdapterContent
+from services.adapter_store.registry.schema import MIGRATIONS
+from services.adapter_store.registry.writer import AliasWish
 from services.adapter_store.residency import Residency
-from services.adapter_store.storage import REGISTRY_FILE, Storage, open_storage
 from services.adapter_store.store import Store, open_store
-from services.adapter_store.verification import EncodedBlob, VerifiedAdapter, Verifier
+from services.adapter_store.verification import certificate as certificates
+from services.adapter_store.verification.certificate import Certificate, Encoding
+from services.adapter_store.verification.child_process import Payload, store_payload
+from services.adapter_store.verification.verifier import EncodedBlob, VerifiedAdapter, Verifier
 from services.chassis.base_model import BaseModel
 from services.chassis.sealing import Sealer
 from tests.support.adapter_files import TINY_LAYERS, TINY_TARGETS, AdapterFiles, good_adapter

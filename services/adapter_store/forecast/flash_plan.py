@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from services.adapter_store.flash_eviction import EvictionCandidate
+from services.adapter_store.flash.eviction import EvictionCandidate
 from services.adapter_store.forecast.budget import Budget
 from services.adapter_store.forecast.chances import (
     Chance,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from services.adapter_store.blob_store import sync_directory
+from services.adapter_store.flash.blob_store import sync_directory
 from services.adapter_store.forecast.habit_book import UserKey
 from services.chassis.logs import get_logger
 

@@ -32,6 +32,7 @@ VISIT_GAP_DAYS = 10 / MINUTES_PER_DAY
 MAX_VISITS_PER_HOUR = 60
 _FIXED_SHARE = 0.02
 _TRUST = 1.0  # uses' worth of weight the overall frequency has in every context
+_AUDIBLE = 0.1  # part of a forecast an expert has in it to be named as a reason
 _DAYS_HALF_LIFE_DAYS = 28.0
 _MAX_ROLLED_DAYS = 60
 _LATELY, _, _HOUR_OF_KIND, _, _AFTER = range(len(EXPERTS))
@@ -145,7 +146,7 @@ class UserHabits:
             "after the adapter before" + (", after a break" if situation.is_new_sitting else ""),
         )
         ranked = sorted(range(len(EXPERTS)), key=lambda index: -voices[index])
-        return [words[index] for index in ranked if voices[index] >= 0.2 * sum(voices) > 0.0]
+        return [words[index] for index in ranked if voices[index] >= _AUDIBLE * sum(voices) > 0.0]
 
     def _shares(self, situation: Situation, now_days: float) -> list[dict[str, float]]:
         """Each expert's chances for the next adapter; what is left of 1 is for a new one."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from edgelora.adapter_format import MAX_CONFIG_BYTES
-from services.adapter_store.probes import MAX_PROBE_BYTES
 from services.adapter_store.remotes.fetcher import RemoteFetcher
 from services.adapter_store.remotes.name_lookup import Resolve, system_resolve
 from services.adapter_store.remotes.opening import RemoteOpening
@@ -18,6 +17,7 @@ from services.adapter_store.remotes.remotes_file import Remote
 from services.adapter_store.remotes.tenant_slots import TenantSlots
 from services.adapter_store.remotes.transfer import TransferLimits
 from services.adapter_store.remotes.try_book import RetryPolicy, TryBook
+from services.adapter_store.verification.probes import MAX_PROBE_BYTES
 
 _SLOTS_PER_TENANT = 2
 _MAX_WAITING_PER_TENANT = 16

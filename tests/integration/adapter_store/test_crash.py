@@ -8,7 +8,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from edgelora.errors import AdapterNotFoundError, DataCorruptError, EdgeLoraError
 from edgelora.v1 import adapter_store_service_pb2 as pb
-from services.adapter_store.storage import open_storage
+from services.adapter_store.flash.storage import open_storage
 from services.chassis.channel import open_channel
 from tests.integration.adapter_store.store_process import (
     StoreProcess,

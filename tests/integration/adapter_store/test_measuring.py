@@ -11,9 +11,9 @@ import pytest
 from edgelora.adapter_format import codec
 from edgelora.errors import AdapterRejectedError
 from edgelora.v1.adapter_pb2 import ServingForm
-from services.adapter_store.certificate import Certificate
-from services.adapter_store.measuring_base import open_measuring_base
-from services.adapter_store.verification import Verifier
+from services.adapter_store.verification.certificate import Certificate
+from services.adapter_store.verification.measuring_base import open_measuring_base
+from services.adapter_store.verification.verifier import Verifier
 from services.chassis.base_model import NATIVE_FILE
 from services.chassis.channel import open_channel
 from tests.integration.adapter_store.store_process import StoreClient, StoreProcess

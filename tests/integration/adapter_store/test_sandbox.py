@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 
 PREPARE = """
 import ctypes, json, mmap, os, signal, socket, sys
-from services.adapter_store import sandbox
+from services.adapter_store.verification import sandbox
 folder, port, victim = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 libc = ctypes.CDLL(None, use_errno=True)
 probe_socket = socket.socket()
@@ -81,7 +81,7 @@ BY_LANDLOCK |= {"connect to an abstract socket": 6, "signal the parent": 6}
 
 
 def landlock_abi() -> int:
-    code = "from services.adapter_store.landlock import supported_abi as f; print(f())"
+    code = "from services.adapter_store.verification.landlock import supported_abi as f; print(f())"
     return int(subprocess.run([sys.executable, "-c", code], capture_output=True).stdout)
 
 
@@ -191,7 +191,8 @@ def test_limits_alone_bound_files_memory_and_processes(target):
 
 def test_processor_without_a_filter_is_reported_lower(target):
     code = (
-        "from services.adapter_store import system_calls\nsystem_calls.ARCHITECTURES.clear()\n"
+        "from services.adapter_store.verification import system_calls\n"
+        "system_calls.ARCHITECTURES.clear()\n"
         f"{ENTER}os.write(1, (box.level + str(box.has_seccomp)).encode())\nos._exit(0)\n"
     )
     assert run(target, code) == ("landlock" if LANDLOCK_ABI else "rlimits") + "False"

@@ -9,15 +9,16 @@ import pytest
 
 from edgelora.adapter_format import adapter_digest, parse_adapter_config
 from edgelora.errors import AdapterRejectedError, DataCorruptError
-from services.adapter_store import sandbox, verification
 from services.adapter_store.arrivals import Wish
-from services.adapter_store.certificate import Certificate
-from services.adapter_store.child_process import StoredPayload
 from services.adapter_store.config import AdapterStoreConfig
+from services.adapter_store.flash.storage import open_storage
 from services.adapter_store.residency import Residency
-from services.adapter_store.storage import open_storage
 from services.adapter_store.store import open_store
-from services.adapter_store.verification import VerifiedAdapter, Verifier
+from services.adapter_store.verification import sandbox
+from services.adapter_store.verification import verifier as verification
+from services.adapter_store.verification.certificate import Certificate
+from services.adapter_store.verification.child_process import StoredPayload
+from services.adapter_store.verification.verifier import VerifiedAdapter, Verifier
 from services.chassis.base_model import BaseModel
 from services.chassis.sealing import Sealer
 from tests.integration.adapter_store.store_process import SEAL_KEY, StoreProcess, tiny_base
@@ -201,7 +202,7 @@ ATTACKS = {
 }
 PREPARE = (
     "import ctypes, os, pickle, socket, sys\n"
-    "from services.adapter_store import sandbox\n"
+    "from services.adapter_store.verification import sandbox\n"
     "dumped = pickle.dumps(os.getpid)\n"
     "sys.stdout.flush()\n"
 )

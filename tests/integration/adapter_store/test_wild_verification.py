@@ -9,7 +9,7 @@ import pytest
 
 from edgelora.adapter_format import adapter_digest, parse_adapter_config
 from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
-from services.adapter_store.verification import Verifier
+from services.adapter_store.verification.verifier import Verifier
 from tests.integration.parity.wild_formats import WILD
 from tests.support.prepared_family import MAX_RANK, PreparedFamily, read
 from tests.support.wild_adapters import CONFIG, WEIGHTS, write

@@ -8,7 +8,7 @@ from bench import codec
 from bench.held_out import compare, read_held_out
 from bench.result import BenchError, BenchOptions
 from edgelora.adapter_format import read_adapter
-from services.adapter_store.measured_model import MeasuredModel
+from services.adapter_store.verification.measured_model import MeasuredModel
 from services.chassis.base_model import NATIVE_FILE, BaseModel
 from tests.support.prepared_model import ROOT, prepared_model
 

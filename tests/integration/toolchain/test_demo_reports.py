@@ -15,7 +15,7 @@ from edgelora.toolchain.evaluation import held_out_loss
 from edgelora.toolchain.exact_match import exact_match
 from edgelora.toolchain.lora_model import load_base, load_tokenizer
 from edgelora.toolchain.probe_file import PROBE_FILE, write_probe
-from services.adapter_store.probes import read_probe
+from services.adapter_store.verification.probes import read_probe
 from tests.support.prepared_model import ROOT, prepared_model
 
 pytestmark = [

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from edgelora.errors import DataCorruptError
-from services.adapter_store.blob_store import BlobStore
+from services.adapter_store.flash.blob_store import BlobStore
 
 DATA = bytes(range(256)) * 2000
 NAME = hashlib.sha256(DATA).hexdigest()

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from services.adapter_store.certificate import (
+from services.adapter_store.verification.certificate import (
     VERSION,
     Canary,
     CanaryLogit,

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from edgelora.errors import ResourcePressureError
-from services.adapter_store.child_process import (
+from services.adapter_store.verification.child_process import (
     ChildFailedError,
     Payload,
     read_answer,

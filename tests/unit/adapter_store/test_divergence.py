@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from edgelora.adapter_format import AdapterWeights, LoraPair
-from services.adapter_store.delta_norms import layer_norms, relative_error
-from services.adapter_store.divergence import DivergenceSum, divergences
+from services.adapter_store.verification.delta_norms import layer_norms, relative_error
+from services.adapter_store.verification.divergence import DivergenceSum, divergences
 
 VOCAB = 5000
 

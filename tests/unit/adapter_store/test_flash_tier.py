@@ -6,10 +6,15 @@ import time
 import pytest
 
 from edgelora.errors import ResourcePressureError
-from services.adapter_store.flash_tier import FlashTier
-from services.adapter_store.manifest import AdapterContent, AdapterManifest, Blob, ServingForm
-from services.adapter_store.registry_writer import RegistryWriter
-from services.adapter_store.storage import open_storage
+from services.adapter_store.flash.storage import open_storage
+from services.adapter_store.flash.tier import FlashTier
+from services.adapter_store.registry.manifest import (
+    AdapterContent,
+    AdapterManifest,
+    Blob,
+    ServingForm,
+)
+from services.adapter_store.registry.writer import RegistryWriter
 from services.adapter_store.usage import Tier, UsageLedger
 
 BLOB_BYTES = 100

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from services.adapter_store.certificate import Divergence, TaskMetric
-from services.adapter_store.measuring import is_within_bounds
+from services.adapter_store.verification.certificate import Divergence, TaskMetric
+from services.adapter_store.verification.measuring import is_within_bounds
 
 NEAR = Divergence(positions=100, mean_kl=0.01, max_kl=5.0, top1_agreement=0.5)
 FAR = dataclasses.replace(NEAR, mean_kl=0.03)

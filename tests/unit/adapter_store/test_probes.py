@@ -5,7 +5,7 @@ import json
 import pytest
 
 from edgelora.errors import AdapterRejectedError
-from services.adapter_store.probes import (
+from services.adapter_store.verification.probes import (
     MAX_LINE_TOKENS,
     MAX_LINES,
     MAX_PROBE_BYTES,

@@ -6,16 +6,16 @@ from contextlib import closing
 import pytest
 
 from edgelora.errors import AdapterNotFoundError, AlreadyExistsError, QuotaExceededError
-from services.adapter_store.manifest import (
+from services.adapter_store.registry.manifest import (
     AdapterContent,
     AdapterManifest,
     Alias,
     Blob,
     ServingForm,
 )
-from services.adapter_store.registry import PagePosition, Registry
-from services.adapter_store.registry_schema import MIGRATIONS
-from services.adapter_store.registry_writer import AliasWish, RegistryWriter
+from services.adapter_store.registry.registry import PagePosition, Registry
+from services.adapter_store.registry.schema import MIGRATIONS
+from services.adapter_store.registry.writer import AliasWish, RegistryWriter
 
 CERTIFICATE = '{"edgelora": "1"}'
 

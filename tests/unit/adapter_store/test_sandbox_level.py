@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.adapter_store.sandbox import LEVELS, level_of, reaches
+from services.adapter_store.verification.sandbox import LEVELS, level_of, reaches
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from services.adapter_store.system_calls import ARCHITECTURES, filter_program
+from services.adapter_store.verification.system_calls import ARCHITECTURES, filter_program
 from tests.support.bpf import ALLOW, KILL, decide
 
 REFUSE = 0x00050000 | errno.EPERM

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.adapter_store.certificate import Encoding, LayerDelta, Measurement
-from services.adapter_store.sandbox import Sandbox
+from services.adapter_store.verification.certificate import Encoding, LayerDelta, Measurement
+from services.adapter_store.verification.sandbox import Sandbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,18 +18,18 @@ from edgelora.adapter_format import (
     read_adapter,
 )
 from edgelora.error_tree import AdapterIncompatibleError, AdapterRejectedError
-from services.adapter_store import sandbox
-from services.adapter_store.certificate import LayerDelta
-from services.adapter_store.child_protocol import answer_and_exit, read_orders
-from services.adapter_store.delta_norms import layer_norms
-from services.adapter_store.orders import (
+from services.adapter_store.verification import sandbox
+from services.adapter_store.verification.certificate import LayerDelta
+from services.adapter_store.verification.child_protocol import answer_and_exit, read_orders
+from services.adapter_store.verification.delta_norms import layer_norms
+from services.adapter_store.verification.orders import (
     Findings,
     Refusal,
     VerificationAnswer,
     VerificationOrders,
 )
-from services.adapter_store.probes import MAX_PROBE_BYTES, read_probe
-from services.adapter_store.serving_form import FormChoice, num_parameters
+from services.adapter_store.verification.probes import MAX_PROBE_BYTES, read_probe
+from services.adapter_store.verification.serving_form import FormChoice, num_parameters
 
 _NICENESS = 5
 EXIT_TOO_WEAK = 4

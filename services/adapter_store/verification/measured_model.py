@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgelora.adapter_format import AdapterWeights
 from edgelora.error_tree import AdapterRejectedError
-from services.adapter_store.probes import TokenSequence
+from services.adapter_store.verification.probes import TokenSequence
 
 if TYPE_CHECKING:
     from edgelora_native import Chunk

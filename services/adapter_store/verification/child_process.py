@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.adapter_store.child_protocol import LENGTH_BYTES
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import storage_errors
+from services.adapter_store.verification.child_protocol import LENGTH_BYTES
 
 _ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgelora.adapter_format import AdapterWeights
-from services.adapter_store import probe_texts
-from services.adapter_store.certificate import Divergence, Encoding, Measurement, TaskMetric
-from services.adapter_store.divergence import DivergenceSum
-from services.adapter_store.effect import check_finite, try_canary
-from services.adapter_store.measured_model import MeasuredModel
-from services.adapter_store.probes import TokenSequence
+from services.adapter_store.verification import probe_texts
+from services.adapter_store.verification.certificate import (
+    Divergence,
+    Encoding,
+    Measurement,
+    TaskMetric,
+)
+from services.adapter_store.verification.divergence import DivergenceSum
+from services.adapter_store.verification.effect import check_finite, try_canary
+from services.adapter_store.verification.measured_model import MeasuredModel
+from services.adapter_store.verification.probes import TokenSequence
 
 ENGINE = "edgelora_native"
 ORIGINAL = "the file's factors in the core's slots: 8 bits, half-precision scales"

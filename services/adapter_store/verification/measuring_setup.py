@@ -12,11 +12,11 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
-from services.adapter_store import sandbox
-from services.adapter_store.child_protocol import answer_and_exit, read_orders
-from services.adapter_store.orders import Measuring, SetupAnswer, SetupOrders, Tokens
-from services.adapter_store.probe_texts import COMPARED_TOKENS, GIVEN_TOKENS, TEXTS
-from services.adapter_store.serving_form import FormChoice
+from services.adapter_store.verification import sandbox
+from services.adapter_store.verification.child_protocol import answer_and_exit, read_orders
+from services.adapter_store.verification.orders import Measuring, SetupAnswer, SetupOrders, Tokens
+from services.adapter_store.verification.probe_texts import COMPARED_TOKENS, GIVEN_TOKENS, TEXTS
+from services.adapter_store.verification.serving_form import FormChoice
 from services.chassis.canary import CANARY_TEXT
 from services.chassis.extras import install_command
 from services.chassis.native_core import native_core_obstacle

@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from services.adapter_store.certificate import read_record
+from services.adapter_store.verification.certificate import read_record
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from edgelora.adapter_format import AdapterWeights, LoraPair
-from services.adapter_store.certificate import Encoding
-from services.adapter_store.delta_norms import relative_error
-from services.adapter_store.measured_model import MeasuredModel
-from services.adapter_store.measuring import ChosenForm, Comparison, EncodedForm
-from services.adapter_store.orders import Measuring
-from services.adapter_store.probe_texts import GIVEN_TOKENS
-from services.adapter_store.probes import (
+from services.adapter_store.verification.certificate import Encoding
+from services.adapter_store.verification.delta_norms import relative_error
+from services.adapter_store.verification.measured_model import MeasuredModel
+from services.adapter_store.verification.measuring import ChosenForm, Comparison, EncodedForm
+from services.adapter_store.verification.orders import Measuring
+from services.adapter_store.verification.probe_texts import GIVEN_TOKENS
+from services.adapter_store.verification.probes import (
     MAX_LINE_TOKENS,
     Tokenize,
     TokenSequence,

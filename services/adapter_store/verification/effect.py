@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgelora.error_tree import AdapterRejectedError
-from services.adapter_store.certificate import Canary, CanaryLogit
-from services.adapter_store.measured_model import Logits, MeasuredModel
+from services.adapter_store.verification.certificate import Canary, CanaryLogit
+from services.adapter_store.verification.measured_model import Logits, MeasuredModel
 from services.chassis.canary import NUM_CANARY_LOGITS
 
 _NOISE = 1e-5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from services.adapter_store.certificate import Divergence
+from services.adapter_store.verification.certificate import Divergence
 
 
 class DivergenceSum:

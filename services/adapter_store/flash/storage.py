@@ -11,9 +11,9 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.adapter_store.blob_store import BlobStore, sync_directory
-from services.adapter_store.registry import Registry
-from services.adapter_store.registry_writer import RegistryWriter
+from services.adapter_store.flash.blob_store import BlobStore, sync_directory
+from services.adapter_store.registry.registry import Registry
+from services.adapter_store.registry.writer import RegistryWriter
 from services.chassis.logs import get_logger
 
 REGISTRY_FILE = "registry.sqlite3"

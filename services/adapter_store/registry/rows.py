@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.adapter_store.manifest import AdapterContent, AdapterManifest, Blob, ServingForm
+from services.adapter_store.registry.manifest import (
+    AdapterContent,
+    AdapterManifest,
+    Blob,
+    ServingForm,
+)
 
 CONTENT_COLUMNS = (
     "digest, base_digest, rank, alpha, target_modules, num_parameters, weights_bytes, form, "

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from edgelora.errors import ResourcePressureError
-from services.adapter_store.blob_store import BlobStore
-from services.adapter_store.flash_eviction import EvictionCandidate, choose_evictions
+from services.adapter_store.flash.blob_store import BlobStore
+from services.adapter_store.flash.eviction import EvictionCandidate, choose_evictions
 from services.adapter_store.forecast.flash_plan import FlashShelf
-from services.adapter_store.manifest import AdapterContent, Blob
-from services.adapter_store.registry_rows import EvictableContent
-from services.adapter_store.registry_writer import RegistryWriter
+from services.adapter_store.registry.manifest import AdapterContent, Blob
+from services.adapter_store.registry.rows import EvictableContent
+from services.adapter_store.registry.writer import RegistryWriter
 from services.adapter_store.usage import UsageLedger
 from services.chassis.logs import get_logger
 

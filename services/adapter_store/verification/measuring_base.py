@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.adapter_store.certificate import read_record
-from services.adapter_store.child_process import ChildFailedError, run_child
-from services.adapter_store.child_protocol import encode
-from services.adapter_store.orders import Measuring, SetupAnswer, SetupOrders
-from services.adapter_store.sandbox import Sandbox
+from services.adapter_store.verification.certificate import read_record
+from services.adapter_store.verification.child_process import ChildFailedError, run_child
+from services.adapter_store.verification.child_protocol import encode
+from services.adapter_store.verification.orders import Measuring, SetupAnswer, SetupOrders
+from services.adapter_store.verification.sandbox import Sandbox
 from services.chassis.base_model import NATIVE_FILE, BaseModel
 
-_MODULE = "services.adapter_store.measuring_setup"
+_MODULE = "services.adapter_store.verification.measuring_setup"
 _TIMEOUT_S = 120.0
 """Hashing a packed model of some gigabytes from slow flash included."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from services.adapter_store import sandbox
-from services.adapter_store.child_process import ChildFailedError
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
-from services.adapter_store.measuring_base import open_measuring_base
-from services.adapter_store.verification import Verifier
+from services.adapter_store.verification import sandbox
+from services.adapter_store.verification.child_process import ChildFailedError
+from services.adapter_store.verification.measuring_base import open_measuring_base
+from services.adapter_store.verification.verifier import Verifier
 from services.chassis.base_model import BaseModel
 from services.chassis.logs import get_logger
 from services.chassis.settings import ConfigError

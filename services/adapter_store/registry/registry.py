@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgelora.adapter_format import is_digest
-from services.adapter_store.manifest import AdapterContent, AdapterManifest, Alias
-from services.adapter_store.registry_rows import (
+from services.adapter_store.registry.manifest import AdapterContent, AdapterManifest, Alias
+from services.adapter_store.registry.rows import (
     CONTENT_COLUMNS,
     EVICTABLE_COLUMNS,
     IS_EVICTABLE,
@@ -23,7 +23,7 @@ from services.adapter_store.registry_rows import (
     evictable_of,
     manifest_of,
 )
-from services.adapter_store.registry_schema import migrate
+from services.adapter_store.registry.schema import migrate
 
 
 @dataclass(frozen=True, slots=True)

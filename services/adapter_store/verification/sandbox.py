@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.adapter_store import landlock, system_calls
+from services.adapter_store.verification import landlock, system_calls
 
 LEVELS = ("none", "rlimits", "landlock", "landlock+seccomp")
 """From the weakest to the strongest; each has what those before it have."""

@@ -14,18 +14,18 @@ from pathlib import Path
 
 from edgelora.adapter_format import MAX_CONFIG_BYTES, combine_digest
 from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
-from services.adapter_store import certificate as certificates
-from services.adapter_store import sandbox
-from services.adapter_store.certificate import Certificate, read_record
-from services.adapter_store.child_process import (
+from services.adapter_store.names import MAX_DESCRIPTION_CHARS
+from services.adapter_store.verification import certificate as certificates
+from services.adapter_store.verification import sandbox
+from services.adapter_store.verification.certificate import Certificate, read_record
+from services.adapter_store.verification.child_process import (
     ChildFailedError,
     Payload,
     StoredPayload,
     run_child,
 )
-from services.adapter_store.child_protocol import encode
-from services.adapter_store.names import MAX_DESCRIPTION_CHARS
-from services.adapter_store.orders import (
+from services.adapter_store.verification.child_protocol import encode
+from services.adapter_store.verification.orders import (
     Findings,
     Measuring,
     Module,
@@ -36,7 +36,7 @@ from services.adapter_store.orders import (
 from services.chassis.base_model import BaseModel
 from services.chassis.logs import get_logger
 
-CHILD_MODULE = "services.adapter_store.verification_child"
+CHILD_MODULE = "services.adapter_store.verification.child"
 _BASE_MEMORY_BYTES = 1 << 30
 _MEMORY_FACTOR = 16
 """Float32 copies of a half-precision file, of what it is encoded to, and temporaries."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from edgelora.adapter_format import is_digest
 from edgelora.errors import AlreadyExistsError, QuotaExceededError
-from services.adapter_store.manifest import AdapterContent, AdapterManifest, Alias
 from services.adapter_store.names import adapter_not_found
-from services.adapter_store.registry import Registry
-from services.adapter_store.registry_rows import (
+from services.adapter_store.registry.manifest import AdapterContent, AdapterManifest, Alias
+from services.adapter_store.registry.registry import Registry
+from services.adapter_store.registry.rows import (
     ADAPTER_COLUMNS,
     CONTENT_COLUMNS,
     adapter_row,

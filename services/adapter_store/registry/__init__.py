@@ -1,0 +1,1 @@
+"""The truth about adapters and aliases, in SQLite."""

@@ -1,0 +1,1 @@
+"""Reading a stranger's adapter: in a sandboxed process, proven, measured, certified."""
