@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from edgelora.errors import EdgeLoraError, PermissionDeniedError
@@ -68,38 +69,44 @@ class Warming:
 
     def note_use(self, tenant_id: str, user: str, digest: str) -> None:
         """A tenant's user asked for an adapter."""
-        if self._forecast is not None:
-            self._forecast.note_use(tenant_id, user, digest)
+        with self._isolated() as forecast:
+            if forecast is not None:
+                forecast.note_use(tenant_id, user, digest)
 
     def note_loads(self, loads: Sequence[FinishedLoad]) -> None:
         """Learns what loading takes."""
-        if self._forecast is None:
-            return
-        for load in loads:
-            stages = load.stages
-            self._forecast.note_load(
-                stages.fetch_s + stages.check_s + stages.decode_s + stages.prove_s
-            )
+        with self._isolated() as forecast:
+            if forecast is None:
+                return
+            for load in loads:
+                stages = load.stages
+                forecast.note_load(
+                    stages.fetch_s + stages.check_s + stages.decode_s + stages.prove_s
+                )
 
     def note_deletion(self, tenant_id: str, digest: str) -> None:
         """A tenant removed an adapter."""
-        if self._forecast is not None:
-            self._forecast.forget_adapter(tenant_id, digest)
+        with self._isolated() as forecast:
+            if forecast is not None:
+                forecast.forget_adapter(tenant_id, digest)
 
     def wishes(self, report: WorkerReport) -> list[WarmUpWish]:
         """What a worker that has just reported should load."""
-        if self._forecast is None:
-            return []
+        with self._isolated() as forecast:
+            return [] if forecast is None else self._wishes(forecast, report)
+        return []
+
+    def _wishes(self, forecast: WarmUp, report: WorkerReport) -> list[WarmUpWish]:
         if self._incarnations.get(report.worker) != report.incarnation:
             self._incarnations[report.worker] = report.incarnation
-            self._forecast.note_start()
+            forecast.note_start()
         elsewhere = {
             digest
             for other in self._residency.live(self._boot_clock_s())
             if other.worker != report.worker
             for digest in other.slots
         }
-        moves = self._forecast.plan_memory(
+        moves = forecast.plan_memory(
             WorkerSlots(
                 num_slots=report.num_slots,
                 slots=list(report.slots.values()),
@@ -164,6 +171,15 @@ class Warming:
                     await self._restore(forecast, move)
             except EdgeLoraError as error:
                 get_logger().info("flash_not_warmed", error=type(error).__name__)
+
+    @contextmanager
+    def _isolated(self) -> Iterator[WarmUp | None]:
+        """A defect of the forecast costs warm-ups until the next start, and no request."""
+        try:
+            yield self._forecast
+        except Exception as error:  # noqa: BLE001 - whatever it is, adapters have to be served
+            get_logger().error("forecast_failed", error=type(error).__name__)
+            self._forecast = None
 
     async def _shelf(self) -> FlashShelf:
         async with self._changing:
