@@ -57,7 +57,7 @@ native-sanitize: $(VENV)/.ready-dev
 FUZZ_SECONDS ?= 600
 
 native-fuzz: $(VENV)/.ready-dev
-	@echo 'native-fuzz: builds when sources have changed, then runs four fuzzers at once, each for a quarter of $(FUZZ_SECONDS) s, in silence'
+	@echo 'native-fuzz: builds when sources have changed, then runs five fuzzers at once, each for a fifth of $(FUZZ_SECONDS) s, in silence'
 	@EDGELORA_NATIVE_TOOLS=required EDGELORA_FUZZ_SECONDS='$(FUZZ_SECONDS)' $(bin)/pytest tests/integration/native/test_fuzz.py
 
 native-lint: build/native/lint/.clean

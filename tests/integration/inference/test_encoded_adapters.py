@@ -9,9 +9,11 @@ import pytest
 from edgelora.errors import (
     AdapterRejectedError,
     DataCorruptError,
+    InvalidRequestError,
     from_rpc_error,
 )
 from edgelora.v1.adapter_pb2 import AdapterCertificate, CanaryLogit
+from services.chassis.settings import ConfigError
 from tests.support.adapter_files import TINY_TARGETS
 from tests.support.encoded_adapters import random_encoded
 from tests.support.worker_bench import worker_bench
@@ -37,9 +39,9 @@ async def bench(request):
         yield made
 
 
-async def error_of(bench, digest):
+async def error_of(bench, *digests):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await bench.generate(adapters={digest: 1.0})
+        await bench.generate(adapters=dict.fromkeys(digests, 1.0))
     return from_rpc_error(caught.value)
 
 
@@ -110,3 +112,22 @@ async def test_a_stream_whose_certificate_does_not_name_the_file_is_refused(docu
         bench.shelf.encoded[DIGESTS[1]] = encoded(DIGESTS[1])
         bench.shelf.certificates[DIGESTS[1]] = AdapterCertificate(document=document)
         assert isinstance(await error_of(bench, DIGESTS[1]), DataCorruptError)
+
+
+async def test_a_memory_budget_bounds_what_is_kept_and_combined():
+    # One slot holds at most 100 bytes, an adapter of rank 3 takes 30.
+    async with worker_bench(MAX_LORAS="4", ADAPTER_MEMORY_SIZE="165") as bench:
+        for digest in DIGESTS:
+            bench.shelf.encoded[digest] = encoded(digest)
+        for digest in DIGESTS:
+            await bench.generate(adapters={digest: 1.0})
+        assert (await bench.rest()).num_resident_adapters == 3
+        error = await error_of(bench, *DIGESTS[:2])
+        assert isinstance(error, InvalidRequestError)
+        assert "at most 1" in error.message
+
+
+async def test_a_budget_below_one_adapter_names_the_setting():
+    with pytest.raises(ConfigError, match=r"ADAPTER_MEMORY_SIZE: .* at least 100 bytes"):
+        async with worker_bench(ADAPTER_MEMORY_SIZE="99"):
+            pass
