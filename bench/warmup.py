@@ -9,9 +9,10 @@ remote when its adapter is not on flash, the load into a slot, and an ordinary f
 from __future__ import annotations
 
 import hashlib
+import math
 import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,11 +62,24 @@ def run(options: BenchOptions) -> BenchResult:
     weeks = 4 if options.quick else 8
     first = _FIRST_REPORTED_SEED * options.seed
     seeds = range(first, first + (1 if options.quick else 5))
-    rows: list[dict[str, Any]] = []
+    tables: dict[str, list[dict[str, Any]]] = {}
+    targets: list[Target] = []
     for shape in SHAPES[:1] if options.quick else SHAPES:
+        found = {}
         for profile in PROFILES:
             options.progress(f"{profile}, {shape.name}")
-            rows += _compare(profile, seeds, weeks, shape, costs)
+            found[profile] = _outcomes(profile, seeds, weeks, shape, costs)
+        tables[f"first response, {shape.name}"] = [
+            _response_row(profile, name, outcomes)
+            for profile, outcomes in found.items()
+            for name in POLICIES
+        ]
+        tables[f"spent, {shape.name}"] = [
+            _spending_row(profile, name, outcomes[name], weeks)
+            for profile, outcomes in found.items()
+            for name in POLICIES[1:]
+        ]
+        targets += _targets(shape, found)
     return BenchResult(
         results={
             "seeds": list(seeds),
@@ -78,43 +92,62 @@ def run(options: BenchOptions) -> BenchResult:
                 "flash_mib": round(costs.flash_mib, 2),
                 "package_mib": round(costs.package_mib, 2),
             },
-            "first_response": rows,
+            **tables,
         },
-        targets=_targets(rows),
+        targets=targets,
     )
 
 
-def _compare(
+Outcomes = dict[str, list[Outcome]]
+"""By policy, one for each seed."""
+
+
+def _outcomes(
     profile: str, seeds: Sequence[int], weeks: int, shape: Shape, costs: Costs
-) -> list[dict[str, Any]]:
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in POLICIES}
-    for seed in seeds:
-        uses = trace(profile, seed, weeks)
-        for name in POLICIES:
-            outcomes[name].append(replay(name, uses, seed, shape, costs))
-    without_s = statistics.fmean(_all_cold(outcomes["none"]))
-    return [
-        {
-            "device": shape.name,
-            "profile": profile,
-            "policy": name,
-            "mean_ms": round(statistics.fmean(_all_cold(outcomes[name])) * 1000, 1),
-            "lower_percent": round(
-                100 * (1 - statistics.fmean(_all_cold(outcomes[name])) / without_s), 1
-            ),
-            "cold_starts": len(_all_cold(outcomes[name])),
-            "in_memory_percent": _percent(outcomes[name], "memory"),
-            "at_remote_percent": _percent(outcomes[name], "remote"),
-            "later_mean_ms": round(
-                1000
-                * statistics.fmean(each for one in outcomes[name] for each in one.warm_s or [0.0]),
-                1,
-            ),
-            "moved_mib_per_day": _per_day(outcomes[name], "moved_mib", weeks),
-            "wasted_mib_per_day": _per_day(outcomes[name], "wasted_mib", weeks),
-            "joules_per_day": _per_day(outcomes[name], "joules", weeks),
-        }
+) -> Outcomes:
+    traces = {seed: trace(profile, seed, weeks) for seed in seeds}
+    return {
+        name: [replay(name, uses, seed, shape, costs) for seed, uses in traces.items()]
         for name in POLICIES
+    }
+
+
+def _response_row(profile: str, name: str, outcomes: Outcomes) -> dict[str, Any]:
+    own = outcomes[name]
+    return {
+        "profile, policy": f"{profile}, {name}",
+        "cold_starts": len(_cold(own)),
+        "mean_ms": round(statistics.fmean(_cold(own)) * 1000, 1),
+        "lower_percent": _lower_percent(outcomes, name),
+        "in_memory_percent": _percent(own, "memory"),
+        "at_remote_percent": _percent(own, "remote"),
+        "later_mean_ms": round(
+            statistics.fmean(each for outcome in own for each in outcome.warm_s) * 1000, 1
+        ),
+    }
+
+
+def _spending_row(
+    profile: str, name: str, outcomes: Sequence[Outcome], weeks: int
+) -> dict[str, Any]:
+    days = len(outcomes) * weeks * 7
+    return {
+        "profile, policy": f"{profile}, {name}",
+        **{
+            f"{figure}_per_day": round(
+                math.fsum(getattr(each, figure) for each in outcomes) / days, 1
+            )
+            for figure in ("moved_mib", "wasted_mib", "joules")
+        },
+    }
+
+
+def _targets(shape: Shape, found: Mapping[str, Outcomes]) -> list[Target]:
+    *habitual, random_user = [_lower_percent(found[profile], "forecast") for profile in PROFILES]
+    mean = round(statistics.fmean(habitual), 1)
+    return [
+        Target.at_least(f"{shape.name}: people with habits, percent lower", 40.0, mean),
+        Target.at_least(f"{shape.name}: random user, percent lower", -2.0, random_user),
     ]
 
 
@@ -151,32 +184,16 @@ def _policy(name: str, uses: Sequence[Use], costs: Costs) -> Iterator[Policy]:
                     forecast.close()
 
 
-def _targets(rows: Sequence[dict[str, Any]]) -> list[Target]:
-    *habitual, random_user = PROFILES
-    targets = []
-    for device in dict.fromkeys(row["device"] for row in rows):
-        lower = {
-            row["profile"]: row["lower_percent"]
-            for row in rows
-            if row["device"] == device and row["policy"] == "forecast"
-        }
-        mean = round(statistics.fmean(lower[profile] for profile in habitual), 1)
-        targets += [
-            Target.at_least(f"{device}: mean of habits, lower by percent", 40.0, mean),
-            Target.at_least(f"{device}: {random_user}, lower by percent", -2.0, lower[random_user]),
-        ]
-    return targets
+def _lower_percent(outcomes: Outcomes, name: str) -> float:
+    """How much lower the mean first response is than without warm-ups."""
+    ratio = statistics.fmean(_cold(outcomes[name])) / statistics.fmean(_cold(outcomes["none"]))
+    return round(100 * (1 - ratio), 1)
 
 
-def _all_cold(outcomes: Sequence[Outcome]) -> list[float]:
+def _cold(outcomes: Sequence[Outcome]) -> list[float]:
     return [each for outcome in outcomes for each in outcome.cold_s]
 
 
 def _percent(outcomes: Sequence[Outcome], tier: str) -> float:
-    total = sum(sum(outcome.found.values()) for outcome in outcomes)
-    return round(100 * sum(outcome.found[tier] for outcome in outcomes) / total, 1)
-
-
-def _per_day(outcomes: Sequence[Outcome], name: str, weeks: int) -> float:
-    total: float = sum(getattr(each, name) for each in outcomes)
-    return round(total / len(outcomes) / weeks / 7, 1)
+    found = sum(outcome.found[tier] for outcome in outcomes)
+    return round(100 * found / len(_cold(outcomes)), 1)

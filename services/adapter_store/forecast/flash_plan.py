@@ -24,6 +24,7 @@ from services.adapter_store.forecast.moves import (
 )
 from services.adapter_store.forecast.settings import TierCosts, WarmUpSettings
 
+_MAX_LOOKS = 256
 # Of adapters nobody's habits tell of, such as those of tenants that are switched off.
 _CHANCE_UNKNOWN = 0.5
 _IDLE_HALF_LIFE_S = 86_400.0
@@ -58,7 +59,7 @@ def plan_flash(
     victims = _victims(shelf, overall, now_s)
     free_bytes = math.inf if shelf.free_bytes is None else float(shelf.free_bytes)
     moves: list[Move] = []
-    for chance in shared_out(chances, len(chances), _chance):
+    for chance in shared_out(chances, _MAX_LOOKS, _chance):
         if len(moves) >= MAX_MOVES:
             break
         digest, likely = chance.digest, overall[chance.digest]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,16 @@ UserKey = tuple[str, str]
 MAX_SIZE = 262_144
 """Cells of all users together, about 26 MB."""
 MAX_TENANT_SIZE = MAX_SIZE // 4
-_REFRESHED_PAIRS = 512
-"""Most users' adapters looked at again in one go, so that a look stays short."""
+_REFRESHED = 512
+"""How much is looked at again in one go, so that a look stays short: users' adapters, and some for
+each user."""
+_COST_OF_A_LOOK = 4
 _LOOK_DAYS = 5 / 1440
 _NEGLIGIBLE = 0.002
+_NEGLIGIBLE_TODAY = 0.01
 START_CHANCE = 0.5
-"""A device that was just started is used soon, half of the times at least."""
+"""A device that was just started is used soon, half of the times at least; whose turn it is, is
+shared by its tenants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,16 @@ class Now:
     days: float
     """Never goes back: days the model has lived."""
     moment: Moment | None
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """One tenant's chances that are worth a look."""
+
+    usual: Sequence[Chance]
+    started: Sequence[Chance]
+    """Just after a start."""
+    today: Sequence[Chance]
 
 
 class HabitBook:
@@ -44,6 +58,8 @@ class HabitBook:
         """By tenant and hash; the longest silent user first."""
         self._sizes: dict[str, int] = {}
         self._outlooks: dict[UserKey, Outlook] = {}
+        self._views: dict[str, _View] = {}
+        """By tenant; missing where an outlook changed."""
         self._stale: dict[UserKey, None] = {}
         self._looked_days = -math.inf
         self._changed: set[UserKey] = set()
@@ -80,28 +96,27 @@ class HabitBook:
             largest = max(self._sizes, key=lambda each: (self._sizes[each], each))
             self._remove((largest, next(iter(self._users[largest]))))
 
-    def chances(self, now: Now, off: Collection[str], *, is_after_start: bool) -> list[Chance]:
-        """The chances of all tenants but those in `off`.
+    def soon(self, now: Now, off: Collection[str], *, is_after_start: bool) -> list[Chance]:
+        """What tenants, but those in `off`, may want within the horizon.
 
         Looks again at the users whose outlook is old, as many as one call may.
         """
-        self._refresh(now)
-        found: list[Chance] = []
-        for tenant_id, users in self._users.items():
-            if tenant_id not in off:
-                outlooks = [
-                    outlook
-                    for user in users
-                    if (outlook := self._outlooks.get((tenant_id, user))) is not None
-                ]
-                found += _tenant_chances(tenant_id, outlooks, is_after_start)
-        return found
+        views = self._looked_at(now, off)
+        return [
+            chance for view in views for chance in (view.started if is_after_start else view.usual)
+        ]
+
+    def within_a_day(self, now: Now, off: Collection[str]) -> list[Chance]:
+        """What tenants, but those in `off`, may want within 24 hours. Looks as `soon` does."""
+        return [chance for view in self._looked_at(now, off) for chance in view.today]
 
     def tenant_chances(self, tenant_id: str, now: Now, *, is_after_start: bool) -> list[Chance]:
         """The chances of one tenant's adapters, looked at anew, likeliest next one first."""
         outlooks = [self._look(habits, now) for habits in self._users.get(tenant_id, {}).values()]
-        chances = _tenant_chances(tenant_id, outlooks, is_after_start)
-        return sorted(chances, key=lambda each: (-each.soon, each.digest))
+        least = self._start_share if is_after_start else 0.0
+        return sorted(
+            _tenant_chances(tenant_id, outlooks, least), key=lambda each: (-each.soon, each.digest)
+        )
 
     def reasons(self, tenant_id: str, digest: str, now: Now) -> list[str]:
         """Why an adapter is expected, in the words of the user who will most likely want it."""
@@ -171,32 +186,63 @@ class HabitBook:
         if not self._users[tenant_id]:
             del self._users[tenant_id], self._sizes[tenant_id]
         self._outlooks.pop(key, None)
+        self._views.pop(tenant_id, None)
         self._stale.pop(key, None)
         self._changed.discard(key)
         self._removed.add(key)
+
+    @property
+    def _start_share(self) -> float:
+        return START_CHANCE / max(1, len(self._users))
+
+    def _looked_at(self, now: Now, off: Collection[str]) -> list[_View]:
+        self._refresh(now)
+        return [self._view(tenant_id) for tenant_id in self._users if tenant_id not in off]
+
+    def _view(self, tenant_id: str) -> _View:
+        view = self._views.get(tenant_id)
+        if view is None:
+            keys = [(tenant_id, user) for user in self._users[tenant_id]]
+            outlooks = [self._outlooks[key] for key in keys if key in self._outlooks]
+            usual = _tenant_chances(tenant_id, outlooks, 0.0)
+            started = _tenant_chances(tenant_id, outlooks, self._start_share)
+            view = self._views[tenant_id] = _View(
+                usual=[chance for chance in usual if chance.soon >= _NEGLIGIBLE],
+                started=[chance for chance in started if chance.soon >= _NEGLIGIBLE],
+                today=[
+                    chance
+                    for chance in usual
+                    if max(chance.soon, chance.within_a_day) >= _NEGLIGIBLE_TODAY
+                ],
+            )
+        return view
 
     def _refresh(self, now: Now) -> None:
         if now.days - self._looked_days >= _LOOK_DAYS:
             self._looked_days = now.days
             for tenant_id, users in self._users.items():
                 self._stale.update(dict.fromkeys((tenant_id, user) for user in users))
-        num_pairs = 0
-        while self._stale and num_pairs < _REFRESHED_PAIRS:
+        cost = 0
+        while self._stale and cost < _REFRESHED:
             key = next(iter(self._stale))
             del self._stale[key]
             habits = self._users[key[0]][key[1]]
             self._outlooks[key] = self._look(habits, now)
-            num_pairs += len(habits.adapters)
+            self._views.pop(key[0], None)
+            cost += _COST_OF_A_LOOK + len(habits.adapters)
 
     def _look(self, habits: UserHabits, now: Now) -> Outlook:
         return habits.outlook(now.moment, now.days, self._horizon_minutes, self._calendar)
 
 
-def _tenant_chances(tenant_id: str, outlooks: list[Outlook], is_after_start: bool) -> list[Chance]:
+def _tenant_chances(
+    tenant_id: str, outlooks: Sequence[Outlook], least_activity: float
+) -> list[Chance]:
+    """Of all users together, who are taken to come with `least_activity` at least."""
     activities = [outlook.activity for outlook in outlooks]
     total = math.fsum(activities)
-    if is_after_start and 0.0 < total < START_CHANCE:
-        activities = [min(1.0, each * START_CHANCE / total) for each in activities]
+    if 0.0 < total < least_activity:
+        activities = [min(1.0, each * least_activity / total) for each in activities]
     soon = combine(
         (digest, activity * chance)
         for activity, outlook in zip(activities, outlooks, strict=True)
@@ -204,7 +250,11 @@ def _tenant_chances(tenant_id: str, outlooks: list[Outlook], is_after_start: boo
     )
     within_a_day = combine(pair for outlook in outlooks for pair in outlook.within_a_day.items())
     return [
-        Chance(tenant_id=tenant_id, digest=digest, soon=chance, within_a_day=day)
+        Chance(
+            tenant_id=tenant_id,
+            digest=digest,
+            soon=chance,
+            within_a_day=within_a_day.get(digest, 0.0),
+        )
         for digest, chance in soon.items()
-        if max(chance, day := within_a_day.get(digest, 0.0)) >= _NEGLIGIBLE
     ]

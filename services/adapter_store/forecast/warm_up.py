@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from services.adapter_store.forecast.budget import Budget, Spending
 from services.adapter_store.forecast.calendar import Calendar
-from services.adapter_store.forecast.chances import Chance
 from services.adapter_store.forecast.flash_plan import FlashShelf, plan_flash
 from services.adapter_store.forecast.habit_book import HabitBook, Now
 from services.adapter_store.forecast.habit_store import HabitStore
@@ -119,7 +118,7 @@ class WarmUp:
         boot_s = self._boot_clock_s()
         coming = _still(self._coming, boot_s, _LOAD_PATIENCE_S)
         moves = plan_memory(
-            self._chances(now),
+            self._book.soon(now, self._off_tenants(), is_after_start=self._is_after_start(boot_s)),
             WorkerSlots(
                 num_slots=worker.num_slots,
                 slots=worker.slots,
@@ -145,7 +144,7 @@ class WarmUp:
             return []
         restoring = _still(self._restoring, boot_s, _RESTORE_PATIENCE_S)
         moves = plan_flash(
-            self._chances(now),
+            self._book.within_a_day(now, self._off_tenants()),
             FlashShelf(
                 free_bytes=shelf.free_bytes,
                 evictable=shelf.evictable,
@@ -278,11 +277,8 @@ class WarmUp:
             self._budget.refill(elapsed_s, len(self._book.tenants))
         return Now(self._life.days, self._calendar.moment(unix_s))
 
-    def _chances(self, now: Now) -> list[Chance]:
-        off = {tenant_id for tenant_id in self._book.tenants if self._is_off(tenant_id)}
-        return self._book.chances(
-            now, off, is_after_start=self._is_after_start(self._boot_clock_s())
-        )
+    def _off_tenants(self) -> set[str]:
+        return {tenant_id for tenant_id in self._book.tenants if self._is_off(tenant_id)}
 
     def _is_after_start(self, boot_s: float) -> bool:
         return boot_s - self._started_s < START_S
