@@ -59,6 +59,10 @@ class FadingCounts:
         """The sum of a context's cells."""
         return self._totals.get(context, 0.0)
 
+    def choices(self) -> set[str]:
+        """Every choice counted in any context."""
+        return {choice for cells in self._cells.values() for choice in cells}
+
     def prune(self, now_days: float, floor: float) -> None:
         """Moves the origin to now, and drops what weighs less than `floor`."""
         scale = self.scale(now_days)

@@ -56,6 +56,8 @@ class UserHabits:
     def __init__(self, now_days: float) -> None:
         self.num_uses = 0
         self.last_use_days = now_days
+        self._numbers: dict[str, str] = {}
+        """Adapter -> its number here, under which everything is counted: a digest is long."""
         self._previous: str | None = None
         self._counts = tuple(FadingCounts(each.half_life_days, now_days) for each in EXPERTS)
         # By whether the user was away: what tells the first adapter of the morning is not what
@@ -65,13 +67,13 @@ class UserHabits:
         self._days_lived = FadingCounts(_DAYS_HALF_LIFE_DAYS, now_days)
         self._rolled_to: tuple[int, float] | None = None
         self._used_on: dict[str, int] = {}
-        """Adapter -> the date it was last used on; 0 for none that is known."""
+        """Number -> the date it was last used on; 0 for none that is known."""
         self._allowance = float(MAX_VISITS_PER_HOUR)
 
     @property
     def adapters(self) -> tuple[str, ...]:
         """Those it knows."""
-        return tuple(self._used_on)
+        return tuple(self._numbers)
 
     @property
     def size(self) -> int:
@@ -83,8 +85,10 @@ class UserHabits:
     ) -> None:
         """Learns from a use."""
         gap_days = now_days - self.last_use_days
-        is_same_visit = adapter == self._previous and gap_days < VISIT_GAP_DAYS
-        situation = Situation(moment, self._previous, gap_days)
+        number = self._numbers.get(adapter)
+        is_same_visit = (
+            number is not None and number == self._previous and gap_days < VISIT_GAP_DAYS
+        )
         self.num_uses += 1
         self.last_use_days = now_days
         self._allowance = min(
@@ -94,18 +98,20 @@ class UserHabits:
             return
         self._allowance -= 1.0
         self._roll(moment, now_days, calendar)
-        self._judge(adapter, situation, now_days)
-        if adapter not in self._used_on and len(self._used_on) >= MAX_ADAPTERS:
-            self._forget_least()
+        is_new = number is None
+        number = number or self._number(adapter)
+        situation = Situation(moment, self._previous, gap_days)
+        if not is_new:  # that one, nobody could know
+            self._judge(number, situation, now_days)
         for counts, spread in zip(self._counts, spreads(situation), strict=True):
             for context, share in spread:
-                counts.add(context, adapter, now_days, share)
+                counts.add(context, number, now_days, share)
         if moment is None:
-            self._used_on.setdefault(adapter, 0)
-        elif self._used_on.get(adapter) != moment.date:
-            self._used_on[adapter] = moment.date
-            self._days_used.add(moment.kind, adapter, now_days)
-        self._previous = adapter
+            self._used_on.setdefault(number, 0)
+        elif self._used_on.get(number) != moment.date:
+            self._used_on[number] = moment.date
+            self._days_used.add(moment.kind, number, now_days)
+        self._previous = number
         floor = 0.01
         while self.size > COST_OF_A_USER + MAX_CELLS:
             for counts in self._counts:
@@ -122,12 +128,15 @@ class UserHabits:
         weights = self._weights[situation.is_new_sitting]
         chances = dict.fromkeys(self._used_on, 0.0)
         for weight, share in zip(weights, shares, strict=True):
-            for adapter, chance in share.items():
-                chances[adapter] += weight * chance
+            for number, chance in share.items():
+                chances[number] += weight * chance
+        today = self._within_a_day(moment, now_days)
         return Outlook(
             activity=self._activity(moment, now_days, horizon_minutes),
-            next_use=chances,
-            within_a_day=self._within_a_day(moment, now_days),
+            next_use={adapter: chances[number] for adapter, number in self._numbers.items()},
+            within_a_day={
+                adapter: today.get(number, 0.0) for adapter, number in self._numbers.items()
+            },
         )
 
     def reasons(self, adapter: str, moment: Moment | None, now_days: float) -> list[str]:
@@ -135,8 +144,9 @@ class UserHabits:
         situation = Situation(moment, self._previous, now_days - self.last_use_days)
         weights = self._weights[situation.is_new_sitting]
         shares = self._shares(situation, now_days)
+        number = self._numbers.get(adapter, "")
         voices = [
-            weight * share.get(adapter, 0.0) for weight, share in zip(weights, shares, strict=True)
+            weight * share.get(number, 0.0) for weight, share in zip(weights, shares, strict=True)
         ]
         words = (
             "used often lately",
@@ -149,8 +159,8 @@ class UserHabits:
         return [words[index] for index in ranked if voices[index] >= _AUDIBLE * sum(voices) > 0.0]
 
     def _shares(self, situation: Situation, now_days: float) -> list[dict[str, float]]:
-        """Each expert's chances for the next adapter; what is left of 1 is for a new one."""
-        base = {adapter: self._base_of(adapter, now_days) for adapter in self._used_on}
+        """Each expert's chances for the next number; what is left of 1 is for a new one."""
+        base = {number: self._base_of(number, now_days) for number in self._used_on}
         shares = []
         for counts, context in zip(self._counts, readings(situation), strict=True):
             if context is None or not counts.total(context):
@@ -159,20 +169,22 @@ class UserHabits:
             scale = counts.scale(now_days)
             evidence = counts.total(context) * scale + _TRUST
             trust = _TRUST / evidence
-            share = {adapter: chance * trust for adapter, chance in base.items()}
-            for adapter, cell in counts.cells(context).items():
-                share[adapter] += cell * scale / evidence
+            share = {number: chance * trust for number, chance in base.items()}
+            for number, cell in counts.cells(context).items():
+                share[number] += cell * scale / evidence
             shares.append(share)
         return shares
 
     def forget(self, adapter: str) -> None:
         """Removes every trace of an adapter."""
-        self._used_on.pop(adapter, None)
-        for counts in self._counts:
-            counts.remove(adapter)
-        self._days_used.remove(adapter)
-        self._counts[_AFTER].remove_contexts(after_contexts(adapter))
-        if self._previous == adapter:
+        number = self._numbers.pop(adapter, None)
+        if number is None:
+            return
+        self._used_on.pop(number, None)
+        for counts in (*self._counts, self._days_used):
+            counts.remove(number)
+        self._counts[_AFTER].remove_contexts(after_contexts(number))
+        if self._previous == number:
             self._previous = None
 
     def document(self) -> dict[str, Any]:
@@ -180,6 +192,7 @@ class UserHabits:
         return {
             "uses": self.num_uses,
             "last_use": self.last_use_days,
+            "numbers": self._numbers,
             "previous": self._previous,
             "experts": {
                 expert.name: counts.document()
@@ -199,6 +212,7 @@ class UserHabits:
         if not 0.0 <= habits.last_use_days <= now_days:
             raise ValueError("the last use lies ahead")
         habits.num_uses = int(document["uses"])
+        habits._numbers = {str(name): str(number) for name, number in document["numbers"].items()}
         habits._previous = None if document["previous"] is None else str(document["previous"])
         for expert, counts in zip(EXPERTS, habits._counts, strict=True):
             counts.load(document["experts"][expert.name], now_days)
@@ -210,27 +224,35 @@ class UserHabits:
         habits._days_lived.load(document["days_lived"], now_days)
         rolled = document["rolled_to"]
         habits._rolled_to = None if rolled is None else (int(rolled[0]), float(rolled[1]))
-        habits._used_on = {str(name): int(date) for name, date in document["used_on"].items()}
+        habits._used_on = {str(number): int(date) for number, date in document["used_on"].items()}
+        numbers = set(habits._numbers.values())
+        named = {habits._previous or "", "", *habits._days_used.choices()}
+        named.update(*(counts.choices() for counts in habits._counts))
+        if (
+            len(numbers) != len(habits._numbers)
+            or numbers != set(habits._used_on)
+            or not named <= numbers | {""}
+        ):
+            raise ValueError("the adapters do not agree")
         return habits
 
-    def _base_of(self, adapter: str, now_days: float) -> float:
+    def _base_of(self, number: str, now_days: float) -> float:
         # How often at all; half a use is kept for adapters never seen, as Krichevsky-Trofimov do.
         counts = self._counts[_LATELY]
         scale = counts.scale(now_days)
         even = 0.5 / len(self._used_on)
-        return (counts.cells("").get(adapter, 0.0) * scale + even) / (counts.total("") * scale + 1)
+        return (counts.cells("").get(number, 0.0) * scale + even) / (counts.total("") * scale + 1)
 
-    def _judge(self, adapter: str, situation: Situation, now_days: float) -> None:
-        if adapter not in self._used_on:
-            return  # nobody could know
+    def _judge(self, number: str, situation: Situation, now_days: float) -> None:
+        """Moves weight to the experts who knew."""
         weights = self._weights[situation.is_new_sitting]
-        base = self._base_of(adapter, now_days)
+        base = self._base_of(number, now_days)
         earned = []
         for weight, counts, context in zip(weights, self._counts, readings(situation), strict=True):
             chance = base
             if context is not None and (total := counts.total(context)):
                 scale = counts.scale(now_days)
-                cell = counts.cells(context).get(adapter, 0.0)
+                cell = counts.cells(context).get(number, 0.0)
                 chance = (cell * scale + _TRUST * base) / (total * scale + _TRUST)
             earned.append(weight * chance)
         kept = (1.0 - _FIXED_SHARE) / math.fsum(earned)
@@ -257,9 +279,9 @@ class UserHabits:
         today = self._day_chances(moment.kind, now_days)
         tomorrow = self._day_chances(moment.next_kind, now_days)
         return {
-            adapter: 1.0
-            - (1.0 - today[adapter]) ** today_left * (1.0 - tomorrow[adapter]) ** (1.0 - today_left)
-            for adapter in self._used_on
+            number: 1.0
+            - (1.0 - today[number]) ** today_left * (1.0 - tomorrow[number]) ** (1.0 - today_left)
+            for number in self._used_on
         }
 
     def _day_chances(self, kind: str, now_days: float) -> dict[str, float]:
@@ -269,10 +291,10 @@ class UserHabits:
         all_days = sum(map(lived.total, kinds)) * lived_scale + 1.0
         evidence = lived.total(kind) * lived_scale + 1.0
         chances = {}
-        for adapter in self._used_on:
-            overall = sum(used.cells(each).get(adapter, 0.0) for each in kinds) * scale / all_days
-            days = used.cells(kind).get(adapter, 0.0) * scale
-            chances[adapter] = min(1.0, (days + overall) / evidence)
+        for number in self._used_on:
+            overall = sum(used.cells(each).get(number, 0.0) for each in kinds) * scale / all_days
+            days = used.cells(kind).get(number, 0.0) * scale
+            chances[number] = min(1.0, (days + overall) / evidence)
         return chances
 
     def _roll(self, moment: Moment | None, now_days: float, calendar: Calendar) -> None:
@@ -292,6 +314,12 @@ class UserHabits:
             self._days_lived.add(kind, "", now_days)
         self._rolled_to = (moment.date, now_days)
 
-    def _forget_least(self) -> None:
-        cells = self._counts[_LATELY].cells("")
-        self.forget(min(self._used_on, key=lambda adapter: (cells.get(adapter, 0.0), adapter)))
+    def _number(self, adapter: str) -> str:
+        if len(self._numbers) >= MAX_ADAPTERS:
+            cells = self._counts[_LATELY].cells("")
+            least = min(self._numbers.items(), key=lambda each: (cells.get(each[1], 0.0), each[0]))
+            self.forget(least[0])
+        taken = set(self._numbers.values())
+        number = next(name for name in map(str, range(MAX_ADAPTERS)) if name not in taken)
+        self._numbers[adapter] = number
+        return number

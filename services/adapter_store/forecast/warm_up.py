@@ -34,7 +34,7 @@ processor from whoever is waiting for an answer."""
 _LOAD_PATIENCE_S = 30.0
 _RESTORE_PATIENCE_S = 600.0
 _MAX_FORECASTS = 10
-_SAVED_AT_ONCE = 16
+_SAVED_AT_ONCE = 8
 _MAX_LIFE_DAYS = 100_000.0
 _HASH_BYTES = 16
 

@@ -114,6 +114,17 @@ def test_activity_is_high_when_the_user_usually_comes():
     assert life.outlook(day_s(21, 3, 0), 30).activity < 0.1
 
 
+def test_more_adapters_than_can_be_kept_push_out_the_least_used():
+    life = Life()
+    for number in range(200):
+        life.use(f"passing {number}", day_s(number, 9))
+        life.use("steady", day_s(number, 15))
+    assert len(life.habits.adapters) == 32
+    assert "steady" in life.habits.adapters
+    chances = life.outlook(day_s(200, 15)).next_use
+    assert max(chances, key=chances.get) == "steady"
+
+
 def test_every_reason_is_in_words():
     life = Life()
     for number in range(10):

@@ -212,6 +212,9 @@ async def test_rows_that_can_not_be_read_are_dropped_and_the_others_kept(tmp_pat
                 json.dumps({**document, "last_use": 1e300}),
                 json.dumps({**document, "weights": [[], []]}),
                 json.dumps({**document, "used_on": {"x": "never"}}),
+                json.dumps({**document, "numbers": dict.fromkeys(document["numbers"], "0")}),
+                json.dumps({**document, "previous": "9"}),
+                text.replace('"cells": {"": {', '"cells": {"": {"9": 1.0, '),
                 re.sub('"origin": [0-9.]+', '"origin": 1e9', text),
                 text.replace('"cells": {', '"cells": {"": {"a": 1e999}, '),
             )
