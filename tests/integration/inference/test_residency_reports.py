@@ -45,6 +45,8 @@ async def test_sizes_and_evictions_are_reported(bench):
     report = await report_with(bench, two, three)
     assert [each.size_bytes for each in report.adapters] == [40, 40]
     assert (report.memory_bytes, report.memory_budget_bytes) == (80, 200)
+    while len(counted(bench, "loads")) < 3:
+        await bench.shelf.reported.wait()
     assert [load.digest for load in counted(bench, "loads")] == [one, two, three]
     assert [(e.digest, e.was_wasted) for e in counted(bench, "evictions")] == [(one, False)]
 
