@@ -15,7 +15,7 @@ from edgelora.errors import (
     InternalError,
 )
 from edgelora.v1.adapter_store_service_pb2 import WarmUp
-from edgelora.v1.ticket_pb2 import Sealed
+from edgelora.v1.ticket_pb2 import Sealed, Ticket
 from services.chassis.logs import get_logger
 from services.inference.adapter_source import AdapterSource
 from services.inference.engine.adapter_slots import Eviction
@@ -57,19 +57,19 @@ class AdapterLoading:
         self._tasks: set[asyncio.Task[None]] = set()
         self._warm_ups: dict[str, asyncio.Task[FetchedAdapter | None]] = {}
 
-    def check(self, digests: tuple[str, ...]) -> None:
-        """Raises the error of an adapter that was refused a short while ago."""
+    def check(self, tenant_id: str, digests: tuple[str, ...]) -> None:
+        """Raises the error of an adapter that was refused to the tenant a short while ago."""
         for digest in digests:
-            error = self._refusals.find(digest, self._clock())
+            error = self._refusals.find(digest, tenant_id, self._clock())
             if error is not None:
                 raise error
 
     def warm_up(self, wishes: Iterable[WarmUp]) -> None:
         """Has adapters put into slots ahead of use, where nobody needs the slot, in order."""
         known = {slot.digest for slot in self._engine.status.slots} | self._warm_ups.keys()
+        known |= self._refusals.current(self._clock()).keys()
         for wish in wishes:
-            is_refused = self._refusals.find(wish.digest, self._clock()) is not None
-            if wish.digest in known or is_refused:
+            if wish.digest in known:
                 continue
             fetching = asyncio.create_task(self._fetch_ahead(wish.digest, wish.permit))
             self._warm_ups[wish.digest] = fetching
@@ -82,10 +82,7 @@ class AdapterLoading:
 
     def adapter_refused(self, digest: str, error: EdgeLoraError) -> None:
         """See EngineObserver."""
-        get_logger().warning("adapter_refused", digest=digest, error=type(error).__name__)
-        if isinstance(error, _ADAPTER_FAULTS):
-            self._refusals.add(digest, error, self._clock())
-            self._on_residency_changed()
+        self._refuse(digest, error, None)
 
     def residency_changed(
         self, loads: Sequence[FinishedLoad], evictions: Sequence[Eviction]
@@ -105,6 +102,12 @@ class AdapterLoading:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _refuse(self, digest: str, error: EdgeLoraError, tenant_id: str | None) -> None:
+        get_logger().warning("adapter_refused", digest=digest, error=type(error).__name__)
+        if isinstance(error, _ADAPTER_FAULTS):
+            self._refusals.add(digest, error, self._clock(), tenant_id=tenant_id)
+            self._on_residency_changed()
+
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -120,12 +123,12 @@ class AdapterLoading:
                 # None is on its way, or it went wrong with its permit: this ticket is another try.
                 fetched = await self._source.fetch(digest, ticket)
         except EdgeLoraError as error:
-            self.adapter_refused(digest, error)
+            self._refuse(digest, error, _tenant_of(ticket))
             self._engine.adapter_failed(digest, ticket, error)
         except Exception as error:  # noqa: BLE001 - whoever waits for it must learn of any failure
             get_logger().error("adapter_fetch_failed", digest=digest, error=type(error).__name__)
             failure = InternalError("the adapter could not be read")
-            self.adapter_refused(digest, failure)
+            self._refuse(digest, failure, _tenant_of(ticket))
             self._engine.adapter_failed(digest, ticket, failure)
         else:
             fetch_ms = round((self._clock() - started_s) * 1000, 1)
@@ -148,3 +151,8 @@ class AdapterLoading:
             del self._warm_ups[wish.digest]
         if fetched is not None:
             self._engine.warm_up(wish.digest, wish.evict_digest or None, fetched)
+
+
+def _tenant_of(ticket: Sealed) -> str:
+    """Whose a ticket is. The servicer has opened it."""
+    return Ticket.FromString(ticket.payload).tenant_id

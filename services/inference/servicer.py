@@ -81,7 +81,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         adapters = to_adapters(ticket.adapters, self._engine.max_adapters)
         priority = to_priority(ticket.priority)
         token_ids = await self._encoder.encode(request.input)
-        self._loading.check(tuple(use.digest for use in adapters))
+        self._loading.check(ticket.tenant_id, tuple(use.digest for use in adapters))
         num_prompt_tokens = len(token_ids)
         stream = self._engine.submit(
             token_ids,

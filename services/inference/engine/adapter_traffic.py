@@ -104,23 +104,24 @@ class AdapterTraffic:
     def give_up(self, digest: str, ticket: object, error: EdgeLoraError) -> None:
         """Ends the wait for an adapter that could not be fetched with a ticket.
 
-        A fault of the ticket costs only the generations that came with it; another one's ticket
-        is tried next.
+        A fault of the ticket costs only the generations that came with it, any other one those of
+        its tenant, whose package or registration it may be. Another one's ticket is tried next.
         """
         if digest in self._being_written:
             return
         users = self._generations.using(digest)
-        if isinstance(error, _TICKET_ERRORS):
-            for generation in users:
-                if generation.ticket is ticket:
-                    self._generations.fail(generation, error)
-            users = [generation for generation in users if generation.ticket is not ticket]
-            if users:
-                wanted = WantedAdapter(digest, users[0].ticket)
-                self._generations.outbox.wanted.append(wanted)
-                return
+        tenants = {each.sequence.tenant_id for each in users if each.ticket is ticket}
+        is_ticket_fault = isinstance(error, _TICKET_ERRORS)
+        others = []
         for generation in users:
-            self._generations.fail(generation, error)
+            is_theirs = generation.sequence.tenant_id in tenants and not is_ticket_fault
+            if generation.ticket is ticket or is_theirs:
+                self._generations.fail(generation, error)
+            else:
+                others.append(generation)
+        if others:
+            self._generations.outbox.wanted.append(WantedAdapter(digest, others[0].ticket))
+            return
         self._empty_slot(digest)
 
     def set_deleted(self, digests: frozenset[str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 from edgelora.errors import (
     AdapterNotFoundError,
     AdapterRejectedError,
+    DataCorruptError,
     InternalError,
     ServiceUnavailableError,
     TicketExpiredError,
@@ -357,6 +358,22 @@ def test_an_expired_ticket_costs_only_its_own_request():
     assert bench.wanted[0].ticket == "new"
     bench.run()
     assert isinstance(bench.end(second), Completed)
+
+
+@pytest.mark.parametrize("error", [AdapterNotFoundError, DataCorruptError, ServiceUnavailableError])
+def test_what_one_tenant_can_not_have_fetched_another_may_T34(error):
+    bench = StepBench()
+    theirs = [bench.add(PROMPT, (1,), ticket=each, tenant_id="a") for each in ("a1", "a2")]
+    other = bench.add([1], (1,), ticket="b", tenant_id="b")
+    bench.step()
+    assert bench.wanted.pop().ticket == "a1"
+    bench.loop.adapters.give_up("1", "a1", error("not with this ticket"))
+    bench.collect()
+    assert all(isinstance(bench.end(each).error, error) for each in theirs)
+    assert [each.ticket for each in bench.wanted] == ["b"]
+    bench.run()
+    assert isinstance(bench.end(other), Completed)
+    bench.assert_at_rest()
 
 
 def test_a_load_nobody_waits_for_any_more_still_ends():

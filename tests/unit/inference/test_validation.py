@@ -82,14 +82,24 @@ def test_priorities():
 def test_a_refusal_stands_for_its_time_and_no_longer_A04():
     refusals = Refusals(hold_s=30.0)
     refusals.add("bad", AdapterRejectedError("no", field="weights"), 100.0)
-    assert refusals.find("good", 100.0) is None
-    again = refusals.find("bad", 129.9)
+    assert refusals.find("good", "t", 100.0) is None
+    again = refusals.find("bad", "t", 129.9)
     assert isinstance(again, AdapterRejectedError)
     assert (again.message, again.field) == ("no", "weights")
-    assert again is not refusals.find("bad", 129.9)
+    assert again is not refusals.find("bad", "t", 129.9)
     assert list(refusals.current(129.9)) == ["bad"]
-    assert refusals.find("bad", 130.0) is None
+    assert refusals.find("bad", "t", 130.0) is None
     assert refusals.current(130.0) == {}
+
+
+def test_what_one_tenant_could_not_fetch_another_may_T34():
+    refusals = Refusals(hold_s=30.0)
+    refusals.add("bad", AdapterRejectedError("no"), 0.0, tenant_id="a")
+    assert refusals.find("bad", "a", 1.0) is not None
+    assert refusals.find("bad", "b", 1.0) is None
+    assert list(refusals.current(1.0)) == ["bad"]
+    refusals.add("bad", AdapterRejectedError("no"), 0.0)
+    assert refusals.find("bad", "b", 1.0) is not None
 
 
 def test_refusals_are_bounded():
@@ -97,4 +107,4 @@ def test_refusals_are_bounded():
     for number in range(3000):
         refusals.add(str(number), AdapterRejectedError("no"), 0.0)
     assert len(refusals.current(0.0)) == 1024
-    assert refusals.find("2999", 1.0) is not None
+    assert refusals.find("2999", "t", 1.0) is not None
