@@ -78,7 +78,8 @@ class Arrivals:
         self._desk = desk
         self._ledger = ledger
         self._clock_s = clock_s
-        self._restores: dict[str, asyncio.Task[None]] = {}
+        self._restores: dict[tuple[str, str], asyncio.Task[None]] = {}
+        """By tenant and digest: each has a package, rights and a queue of its own."""
 
     async def upload(
         self,
@@ -125,8 +126,9 @@ class Arrivals:
     async def bring_to_flash(self, manifest: AdapterManifest) -> float:
         """Has an adapter whole on flash when it returns; returns the seconds a transfer took.
 
-        What is damaged comes from its package again. Whoever asks for the same one waits for the
-        same transfer. Raises DataCorruptError when there is no package, and as `install`.
+        What is damaged comes from its package again. Whoever asks for the same one of the tenant
+        waits for the same transfer. Raises DataCorruptError when there is no package, and as
+        `install`.
         """
         if manifest.content.is_on_flash:
             try:
@@ -135,15 +137,16 @@ class Arrivals:
                 if manifest.package is None:
                     raise
                 get_logger().error("damaged_adapter_set_aside", digest=manifest.digest)
-                await self._desk.set_aside(manifest.content)
+                await self._desk.set_aside(manifest.digest)
             else:
                 return 0.0
         started_s = self._clock_s()
-        task = self._restores.get(manifest.digest)
+        key = manifest.tenant_id, manifest.digest
+        task = self._restores.get(key)
         if task is None:
             task = asyncio.create_task(self._restore(manifest))
-            self._restores[manifest.digest] = task
-            task.add_done_callback(lambda done: self._end_restore(manifest.digest, done))
+            self._restores[key] = task
+            task.add_done_callback(lambda done: self._end_restore(key, done))
         # Who stops waiting does not stop the transfer for the others.
         await asyncio.shield(task)
         return self._clock_s() - started_s
@@ -170,8 +173,8 @@ class Arrivals:
                 manifest.tenant_id, manifest.digest, package.received_bytes
             )
 
-    def _end_restore(self, digest: str, task: asyncio.Task[None]) -> None:
-        self._restores.pop(digest, None)
+    def _end_restore(self, key: tuple[str, str], task: asyncio.Task[None]) -> None:
+        self._restores.pop(key, None)
         if not task.cancelled():
             task.exception()  # seen, also when nobody waits any more
 

@@ -101,12 +101,21 @@ class RegistrationDesk:
         async with self._changing:
             await in_thread(self._restore, files, verified)
 
-    async def set_aside(self, content: AdapterContent) -> None:
+    async def set_aside(self, digest: str) -> None:
         """Takes a damaged content off flash, so that it can be restored."""
         async with self._changing:
+            await in_thread(self._set_aside, digest)
+
+    def _set_aside(self, digest: str) -> None:
+        current = self._registry.content(digest)
+        if current is None or not current.is_on_flash:
+            return
+        try:
+            # Whoever found the damage too may have repaired it by now.
+            self._flash.check(current)
+        except DataCorruptError:
             with storage_errors():
-                blobs = await in_thread(self._registry.evict, content.digest)
-                await in_thread(self._flash.remove, blobs)
+                self._flash.remove(self._registry.evict(digest))
 
     async def _verify(self, files: AdapterFiles) -> VerifiedAdapter:
         verified = await self._verifier.verify(

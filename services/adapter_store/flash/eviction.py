@@ -33,11 +33,19 @@ def choose_evictions(
     """
     chosen: list[str] = []
     for candidate in candidates:
-        # A clock that was set back makes an age negative: then it is not known to be old.
-        if candidate.is_in_use or now_s - candidate.last_used_s < min_residency_s:
+        if candidate.is_in_use or is_recent(now_s - candidate.last_used_s, min_residency_s):
             continue
         chosen.append(candidate.digest)
         excess_bytes -= candidate.size_bytes
         if excess_bytes <= 0:
             return chosen
     return None
+
+
+def is_recent(age_s: float, min_residency_s: float) -> bool:
+    """Whether something was used a short while ago.
+
+    A clock that was set back far makes an age negative for as long: then nothing is known of it,
+    and flash must not stay full until the clock comes round.
+    """
+    return abs(age_s) < min_residency_s

@@ -103,8 +103,8 @@ class FlashTier:
         )
 
     def _make_room(self, needed_bytes: int) -> None:
-        if self.budget_bytes is None:
-            return
+        if self.budget_bytes is None or not needed_bytes:
+            return  # what repairs a blob needs none, also when the budget was made smaller
         excess_bytes = self.used_bytes + needed_bytes - self.budget_bytes
         if excess_bytes <= 0:
             return

@@ -123,6 +123,29 @@ def test_what_came_a_moment_ago_stays_though_nobody_used_it_yet(storage):
     assert shelf.on_flash() == [3, 4]
 
 
+def test_clock_that_was_set_back_for_years_does_not_keep_flash_full_F17(storage):
+    shelf = Shelf(storage, 2)
+    shelf.arrive(1, at_s=NOW_S)
+    shelf.arrive(2, at_s=NOW_S)
+    shelf.use(2, NOW_S + 1.0)
+    shelf.now_s = NOW_S - 30.0
+    with pytest.raises(ResourcePressureError):
+        shelf.arrive(3)
+    shelf.now_s = 1.0
+    shelf.arrive(3, at_s=1.0)
+    assert shelf.on_flash() == [2, 3]
+
+
+def test_what_is_on_flash_is_repaired_though_the_budget_was_made_smaller(storage):
+    shelf = Shelf(storage, 2)
+    shelf.arrive(1, package=None)
+    shelf.arrive(2, package=None)
+    shelf.tier.budget_bytes = BLOB_BYTES
+    shelf.arrive(1, package=None)
+    with pytest.raises(ResourcePressureError):
+        shelf.arrive(3)
+
+
 def test_what_is_in_use_pinned_or_the_only_copy_stays_until_that_ends(storage):
     shelf = Shelf(storage, 3)
     shelf.arrive(1, package=None)
