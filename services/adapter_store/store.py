@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -117,9 +118,9 @@ async def open_store(
             await asyncio.sleep(_USAGE_PERIOD_S)
             try:
                 await write_usage()
-            except EdgeLoraError:
+            except Exception as error:  # noqa: BLE001 - a failed turn must not be the last
                 # Counters only: the next turn writes what changes from now on.
-                get_logger().warning("usage_not_written")
+                get_logger().warning("usage_not_written", error=type(error).__name__)
 
     async with open_packages(config) as packages:
         arrivals = Arrivals(
@@ -150,7 +151,7 @@ async def open_store(
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await arrivals.close()
-                with suppress(EdgeLoraError):
+                with suppress(EdgeLoraError, sqlite3.Error):
                     await write_usage()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -157,11 +158,12 @@ class Warming:
 
     async def run(self) -> None:
         """Keeps what was learnt, and brings packages to flash ahead of use, until cancelled."""
-        if self._forecast is None:
-            return
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._forecast.run())
-            group.create_task(self._keep_flash_warm(self._forecast))
+        with self._isolated() as forecast:
+            if forecast is None:
+                return
+            async with asyncio.TaskGroup() as group:
+                group.create_task(forecast.run())
+                group.create_task(self._keep_flash_warm(forecast))
 
     async def _keep_flash_warm(self, forecast: WarmUp) -> None:
         while True:
@@ -169,7 +171,7 @@ class Warming:
             try:
                 for move in forecast.plan_flash(await self._shelf(), self._stored):
                     await self._restore(forecast, move)
-            except EdgeLoraError as error:
+            except (EdgeLoraError, OSError, sqlite3.Error) as error:
                 get_logger().info("flash_not_warmed", error=type(error).__name__)
 
     @contextmanager

@@ -49,3 +49,9 @@ def test_forecast_that_fails_is_left_out_from_then_on():
         assert not call(broken)
         assert broken.wishes(REPORT) == []
         assert broken.state("a") == SWITCHED_OFF
+
+
+async def test_forecast_whose_own_work_fails_ends_alone_and_says_so():
+    broken = warming(BrokenForecast())
+    await broken.run()
+    assert broken.state("a") == SWITCHED_OFF
