@@ -1,8 +1,9 @@
 """Adapter packages: an OCI image manifest with a layer for each file of a PEFT adapter.
 
 OCI image specification 1.1 (`manifest.md`, `image-layout.md`) with the media types of CNCF
-ModelPack 0.0.7. Layers are the plain files, so that any registry tool can carry a package.
-Deterministic: equal files make an equal manifest, byte for byte.
+ModelPack 0.0.7. Layers are the plain files, so that any registry tool can carry a package; one more
+may hold the adapter as nodes of one base model keep it. Deterministic: equal files make an equal
+manifest, byte for byte.
 """
 
 from __future__ import annotations
@@ -12,15 +13,13 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgelora.adapter_upload import FILE_NAMES, file_sizes
+from edgelora.adapter_upload import FILE_NAMES, PROBE_NAME, file_sizes
 
-PROBE_NAME = "probe.jsonl"
-"""Optional: examples with which a node measures what compression costs."""
 MANIFEST_MEDIA_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_MEDIA_TYPE = "application/vnd.oci.image.index.v1+json"
 ARTIFACT_TYPE = "application/vnd.cncf.model.manifest.v1+json"
@@ -30,6 +29,11 @@ LAYER_MEDIA_TYPES: Mapping[str, str] = {
     FILE_NAMES[1]: "application/vnd.cncf.model.weight.v1.raw",
     PROBE_NAME: "application/vnd.cncf.model.dataset.v1.raw",
 }
+ENCODED_MEDIA_TYPE = "application/vnd.edgelora.adapter.encoded.v1"
+"""Of an encoded form (docs/codec.md)."""
+BASE_ANNOTATION = "edgelora.base.digest"
+"""Which base model an encoded form is for."""
+CODEC_ANNOTATION = "edgelora.codec.version"
 FILE_NAME_ANNOTATIONS = ("org.cncf.model.filepath", "org.opencontainers.image.title")
 """Where a layer's file name stands: ModelPack's annotation, and the one other OCI tools use."""
 TAG_ANNOTATION = "org.opencontainers.image.ref.name"
@@ -57,19 +61,47 @@ class Blob:
         return {"mediaType": media_type, "digest": self.digest, "size": self.size_bytes, **more}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedForm:
+    """An adapter as nodes of one base model keep it."""
+
+    base_digest: str
+    """Of the base model: `sha256:` and 64 hex digits."""
+    codec_version: int
+    data: bytes
+
+    def descriptor(self) -> dict[str, Any]:
+        """Its layer. A package may hold forms for several base models, each a file of its own."""
+        name = f"adapter-{self.base_digest.removeprefix('sha256:')[:12]}.edgelora"
+        return Blob.of(self.data).descriptor(
+            ENCODED_MEDIA_TYPE,
+            annotations={
+                **dict.fromkeys(FILE_NAME_ANNOTATIONS, name),
+                BASE_ANNOTATION: self.base_digest,
+                CODEC_ANNOTATION: str(self.codec_version),
+            },
+        )
+
+
 def is_tag(text: str) -> bool:
     """Whether a text may be a tag (OCI distribution specification)."""
     return _TAG.fullmatch(text) is not None
 
 
-def package_documents(files: Mapping[str, Blob]) -> tuple[bytes, bytes]:
+def package_documents(
+    files: Mapping[str, Blob], encoded: Sequence[EncodedForm] = ()
+) -> tuple[bytes, bytes]:
     """The ModelPack config and the manifest of a package with these files, by name."""
-    ordered = [name for name in LAYER_MEDIA_TYPES if name in files]
+    layers = [
+        files[name].descriptor(media_type, annotations=dict.fromkeys(FILE_NAME_ANNOTATIONS, name))
+        for name, media_type in LAYER_MEDIA_TYPES.items()
+        if name in files
+    ] + [form.descriptor() for form in encoded]
     config = _json(
         {
             "descriptor": {},
             "config": {"format": "safetensors"},
-            "modelfs": {"type": "layers", "diffIds": [files[name].digest for name in ordered]},
+            "modelfs": {"type": "layers", "diffIds": [layer["digest"] for layer in layers]},
         }
     )
     manifest = _json(
@@ -78,25 +110,21 @@ def package_documents(files: Mapping[str, Blob]) -> tuple[bytes, bytes]:
             "mediaType": MANIFEST_MEDIA_TYPE,
             "artifactType": ARTIFACT_TYPE,
             "config": Blob.of(config).descriptor(CONFIG_MEDIA_TYPE),
-            "layers": [
-                files[name].descriptor(
-                    LAYER_MEDIA_TYPES[name],
-                    annotations=dict.fromkeys(FILE_NAME_ANNOTATIONS, name),
-                )
-                for name in ordered
-            ],
+            "layers": layers,
         }
     )
     return config, manifest
 
 
-def write_package(directory: Path, output: Path, tag: str) -> str:
+def write_package(
+    directory: Path, output: Path, tag: str, encoded: Sequence[EncodedForm] = ()
+) -> str:
     """Writes a PEFT adapter as an OCI image layout with one tag; returns the manifest's digest.
 
     `output` appears whole or not at all. Raises AdapterRejectedError naming a file of the adapter
     that is missing, FileExistsError when there is an `output`, other OSError.
     """
-    names = [*file_sizes(directory), *([PROBE_NAME] if (directory / PROBE_NAME).is_file() else [])]
+    names = file_sizes(directory)
     if output.exists():
         raise FileExistsError(
             errno.EEXIST, "there is something already: name a new directory", str(output)
@@ -107,9 +135,9 @@ def write_package(directory: Path, output: Path, tag: str) -> str:
         blobs = layout / "blobs" / "sha256"
         blobs.mkdir(parents=True)
         config, manifest = package_documents(
-            {name: _copy(directory / name, blobs) for name in names}
+            {name: _copy(directory / name, blobs) for name in names}, encoded
         )
-        for data in (config, manifest):
+        for data in (config, manifest, *(form.data for form in encoded)):
             _put(data, blobs)
         described = Blob.of(manifest).descriptor(
             MANIFEST_MEDIA_TYPE, artifactType=ARTIFACT_TYPE, annotations={TAG_ANNOTATION: tag}

@@ -7,13 +7,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from edgelora.errors import DataCorruptError
 from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.names import check_alias, check_description
 from services.adapter_store.registration import Registration, RegistrationDesk
-from services.adapter_store.registry.manifest import AdapterManifest
+from services.adapter_store.registry.manifest import AdapterManifest, Blob
 from services.adapter_store.registry.writer import AliasWish
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import AdapterFiles, FileKind, UploadArea
@@ -42,6 +43,15 @@ class Package:
     received_bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedPackage:
+    """The encoded form of an adapter that has arrived alone, in such a directory."""
+
+    file: Path
+    """The bytes that were asked for, synced."""
+    received_bytes: int
+
+
 class Packages(Protocol):
     """The remote tier."""
 
@@ -52,6 +62,15 @@ class Packages(Protocol):
 
         Raises InvalidRequestError, NotFoundError, PermissionDeniedError, DataCorruptError,
         ServiceUnavailableError.
+        """
+        ...
+
+    def bring_encoded(
+        self, tenant_id: str, reference: str, encoded: Blob
+    ) -> AbstractAsyncContextManager[EncodedPackage | Package]:
+        """Brings an encoded form alone, or the whole package when those bytes are not to be had.
+
+        Raises as `bring`.
         """
         ...
 
@@ -165,13 +184,18 @@ class Arrivals:
                 "register it again",
                 field="adapter",
             )
-        async with self._packages.bring(
-            manifest.tenant_id, manifest.package, lambda _received, _total: None
+        tenant_id, content = manifest.tenant_id, manifest.content
+        encoded = self._desk.lasting_form(content)
+        async with (
+            self._packages.bring(tenant_id, manifest.package, lambda _received, _total: None)
+            if encoded is None
+            else self._packages.bring_encoded(tenant_id, manifest.package, encoded)
         ) as package:
-            await self._desk.restore(manifest.digest, package.files)
-            self._ledger.note_remote_bytes(
-                manifest.tenant_id, manifest.digest, package.received_bytes
-            )
+            if isinstance(package, EncodedPackage):
+                await self._desk.put_back(content, package.file)
+            else:
+                await self._desk.restore(content, package.files)
+            self._ledger.note_remote_bytes(tenant_id, manifest.digest, package.received_bytes)
 
     def _end_restore(self, key: tuple[str, str], task: asyncio.Task[None]) -> None:
         self._restores.pop(key, None)

@@ -8,7 +8,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgelora.errors import DataCorruptError
@@ -24,7 +24,8 @@ from services.adapter_store.registry.writer import AliasWish, RegistryWriter
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import AdapterFiles, storage_errors
 from services.adapter_store.verification.certificate import Certificate
-from services.adapter_store.verification.verifier import VerifiedAdapter, Verifier
+from services.adapter_store.verification.orders import KnownForm
+from services.adapter_store.verification.verifier import EncodedBlob, VerifiedAdapter, Verifier
 from services.chassis.base_model import BaseModel
 
 _FORMS = {
@@ -33,6 +34,7 @@ _FORMS = {
     8.0: ServingForm.ENCODED_8,
 }
 """By the nominal bits of a level."""
+_BITS = {form: bits for bits, form in _FORMS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +84,56 @@ class RegistrationDesk:
         `package`: where its files can be had again. Raises AdapterRejectedError,
         AdapterIncompatibleError, AlreadyExistsError, QuotaExceededError, ResourcePressureError.
         """
-        verified = await self._verify(files)
+        verified = await self._verifier.verify(
+            files.config,
+            files.weights,
+            files.probe,
+            _target(files),
+            candidate=files.encoded,
+        )
+        _check_weights(files, verified)
         async with self._changing:
             return await in_thread(
                 self._store, tenant_id, files, verified, alias, description, package
             )
 
-    async def restore(self, digest: str, files: AdapterFiles) -> None:
-        """Puts the files of an evicted adapter back on flash.
+    def lasting_form(self, content: AdapterContent) -> Blob | None:
+        """The encoded form that a content keeps when it comes back; None when it may change."""
+        return content.encoded if content.base_digest == self._base.digest else None
+
+    async def put_back(self, content: AdapterContent, encoded: Path) -> None:
+        """Puts the encoded form of an evicted content back on flash: a synced file of its bytes.
+
+        Its certificate is of these bytes, so that there is nothing to verify. Raises
+        ResourcePressureError.
+        """
+        async with self._changing:
+            await in_thread(self._put_back, content, encoded)
+
+    async def restore(self, content: AdapterContent, files: AdapterFiles) -> None:
+        """Puts an evicted content back on flash, made of its files again.
 
         Raises DataCorruptError when they are not that adapter's, and as `register`.
         """
-        verified = await self._verify(files)
-        if verified.digest != digest:
+        encoded = self.lasting_form(content)
+        if encoded is None:
+            verified = await self._verifier.verify(
+                files.config, files.weights, files.probe, _target(files), candidate=files.encoded
+            )
+        else:
+            found = await self._verifier.verify_again(
+                files.config,
+                files.weights,
+                files.probe,
+                _target(files),
+                KnownForm(bits=_BITS[content.form], sha256=encoded.name),
+            )
+            if isinstance(found, EncodedBlob):
+                await self.put_back(content, found.path)
+                return
+            verified = found
+        _check_weights(files, verified)
+        if verified.digest != content.digest:
             raise DataCorruptError(
                 "the package holds another adapter than it did: install it again", field="package"
             )
@@ -116,16 +155,6 @@ class RegistrationDesk:
         except DataCorruptError:
             with storage_errors():
                 self._flash.remove(self._registry.evict(digest))
-
-    async def _verify(self, files: AdapterFiles) -> VerifiedAdapter:
-        verified = await self._verifier.verify(
-            files.config, files.weights, files.probe, files.directory / "encoded"
-        )
-        if verified.weights_sha256 != files.weights_sha256:
-            raise DataCorruptError(
-                "the weights changed while they were verified: send them again", field="weights"
-            )
-        return verified
 
     def _store(
         self,
@@ -157,6 +186,16 @@ class RegistrationDesk:
                 max_adapters=self._max_adapters,
             )
         return Registration(manifest=stored, alias=pointed, is_new=is_new)
+
+    def _put_back(self, content: AdapterContent, encoded: Path) -> None:
+        known = self._registry.content(content.digest)
+        certificate = self._registry.certificate(content.digest)
+        if known is None or known.blobs != content.blobs:
+            return  # deleted or registered anew meanwhile
+        assert known.encoded is not None
+        assert certificate is not None
+        with self._adopted(known, [(encoded, known.encoded)]):
+            self._registry.restore(replace(known, is_on_flash=True), certificate)
 
     def _restore(self, files: AdapterFiles, verified: VerifiedAdapter) -> None:
         content, blobs = self._content(files, verified)
@@ -217,6 +256,18 @@ class RegistrationDesk:
                 raise
             self._flash.remove(self._registry.unused(names | replaced | self._in_doubt))
             self._in_doubt.clear()
+
+
+def _target(files: AdapterFiles) -> Path:
+    """Where the encoded form goes."""
+    return files.directory / "serving"
+
+
+def _check_weights(files: AdapterFiles, verified: VerifiedAdapter) -> None:
+    if verified.weights_sha256 != files.weights_sha256:
+        raise DataCorruptError(
+            "the weights changed while they were verified: send them again", field="weights"
+        )
 
 
 def _form(certificate: Certificate) -> ServingForm:

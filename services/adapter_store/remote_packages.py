@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from services.adapter_store.arrivals import OnProgress, Package
+from services.adapter_store.arrivals import EncodedPackage, OnProgress, Package
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
+from services.adapter_store.registry.manifest import Blob
 from services.adapter_store.remotes.assembly import assemble_fetcher
+from services.adapter_store.remotes.fetched import FetchedEncoded, FetchedPackage
 from services.adapter_store.remotes.fetcher import RemoteFetcher
 from services.adapter_store.remotes.reference import parse_reference
 from services.adapter_store.remotes.remotes_file import load_remotes
@@ -23,8 +25,10 @@ _PARTIALS = 2
 class RemotePackages:
     """Brings packages of the remotes the operator set up."""
 
-    def __init__(self, fetcher: RemoteFetcher) -> None:
+    def __init__(self, fetcher: RemoteFetcher, encoded_for: str | None) -> None:
+        """`encoded_for`: the base model whose encoded forms come along; None for none."""
         self._fetcher = fetcher
+        self._encoded_for = encoded_for
 
     @asynccontextmanager
     async def bring(
@@ -32,28 +36,60 @@ class RemotePackages:
     ) -> AsyncIterator[Package]:
         """See Packages."""
         fetched = await self._fetcher.fetch_package(
-            tenant_id, parse_reference(reference), on_progress=on_progress
+            tenant_id,
+            parse_reference(reference),
+            encoded_for=self._encoded_for,
+            on_progress=on_progress,
         )
         try:
-            yield Package(
-                reference=fetched.source,
-                files=AdapterFiles(
-                    directory=fetched.directory,
-                    config=fetched.config_path,
-                    weights=fetched.weights_path,
-                    probe=fetched.probe_path,
-                    weights_bytes=fetched.weights_bytes,
-                    weights_sha256=fetched.weights_sha256,
-                ),
-                received_bytes=fetched.total_bytes,
-            )
+            yield _package(fetched)
+        finally:
+            await in_thread(fetched.discard)
+
+    @asynccontextmanager
+    async def bring_encoded(
+        self, tenant_id: str, reference: str, encoded: Blob
+    ) -> AsyncIterator[EncodedPackage | Package]:
+        """See Packages."""
+        fetched = await self._fetcher.fetch_encoded(
+            tenant_id,
+            parse_reference(reference),
+            digest=f"sha256:{encoded.name}",
+            size_bytes=encoded.size_bytes,
+        )
+        try:
+            if isinstance(fetched, FetchedEncoded):
+                yield EncodedPackage(file=fetched.path, received_bytes=fetched.total_bytes)
+            else:
+                yield _package(fetched)
         finally:
             await in_thread(fetched.discard)
 
 
+def _package(fetched: FetchedPackage) -> Package:
+    return Package(
+        reference=fetched.source,
+        files=AdapterFiles(
+            directory=fetched.directory,
+            config=fetched.config_path,
+            weights=fetched.weights_path,
+            probe=fetched.probe_path,
+            weights_bytes=fetched.weights_bytes,
+            weights_sha256=fetched.weights_sha256,
+            encoded=fetched.encoded_path,
+        ),
+        received_bytes=fetched.total_bytes,
+    )
+
+
 @asynccontextmanager
-async def open_packages(config: AdapterStoreConfig) -> AsyncIterator[RemotePackages]:
-    """Opens the remotes of the settings. Raises ConfigError for a remotes file with mistakes."""
+async def open_packages(
+    config: AdapterStoreConfig, *, encoded_for: str | None
+) -> AsyncIterator[RemotePackages]:
+    """Opens the remotes of the settings. Raises ConfigError for a remotes file with mistakes.
+
+    `encoded_for`: the base model whose encoded forms come along; None for none.
+    """
     remotes = {}
     if config.remotes_file is not None:
         remotes = load_remotes(config.remotes_file, f"{PREFIX}REMOTES_FILE")
@@ -66,6 +102,6 @@ async def open_packages(config: AdapterStoreConfig) -> AsyncIterator[RemotePacka
         min_free_bytes=config.min_free_bytes,
     )
     try:
-        yield RemotePackages(fetcher)
+        yield RemotePackages(fetcher, encoded_for)
     finally:
         await fetcher.aclose()

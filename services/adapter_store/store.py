@@ -122,7 +122,8 @@ async def open_store(
                 # Counters only: the next turn writes what changes from now on.
                 get_logger().warning("usage_not_written", error=type(error).__name__)
 
-    async with open_packages(config) as packages:
+    encoded_for = base.digest if verifier.is_encoding else None
+    async with open_packages(config, encoded_for=encoded_for) as packages:
         arrivals = Arrivals(
             reserved_name=base.name,
             uploads=uploads,

@@ -60,6 +60,8 @@ class AdapterFiles:
     weights_bytes: int
     weights_sha256: bytes
     """As it was while they were written."""
+    encoded: Path | None = None
+    """What a package says is the encoded form."""
 
 
 class StagedUpload:

@@ -71,7 +71,13 @@ class QuickVerifier(Verifier):
         self._is_encoding = is_encoding
 
     async def verify(
-        self, config: Path, weights: Path, probe: Path | None, blob_target: Path
+        self,
+        config: Path,
+        weights: Path,
+        probe: Path | None,
+        blob_target: Path,
+        *,
+        candidate: Path | None = None,
     ) -> VerifiedAdapter:
         """As the child would answer, and with its way to store an encoded form."""
         found = _verified(config.read_bytes(), weights.read_bytes())  # noqa: ASYNC240

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgelora.errors import NotFoundError, ServiceUnavailableError
+from edgelora.errors import EdgeLoraError, NotFoundError, ServiceUnavailableError
 from services.adapter_store.remotes.counters import RemoteCounters
 from services.adapter_store.remotes.failures import RemoteFailure, unreachable
+from services.adapter_store.remotes.fetched import FetchedEncoded, FetchedPackage
 from services.adapter_store.remotes.layer_flights import LayerFlights
 from services.adapter_store.remotes.opening import OpenedRemote
-from services.adapter_store.remotes.package import PackageFile, PackageManifest
+from services.adapter_store.remotes.package import Layer, PackageFile, PackageManifest
 from services.adapter_store.remotes.quarantine import Quarantine
 from services.adapter_store.remotes.reference import PackageReference
 from services.adapter_store.remotes.remotes_file import Remote
@@ -23,37 +25,22 @@ from services.adapter_store.remotes.transfer import TransferLimits
 from services.adapter_store.remotes.try_book import TryBook
 from services.adapter_store.remotes.try_ledger import TryLedger
 from services.adapter_store.threads import in_thread
+from services.chassis.logs import get_logger
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are here and the bytes of the package."""
 
-_ORDER: tuple[PackageFile, ...] = ("config", "probe", "weights")
+_ORDER: tuple[PackageFile, ...] = ("config", "probe", "encoded", "weights")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchedPackage:
-    """Files that are whole and match the manifest, private to whoever fetched them.
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A package whose manifest is here, for a tenant that has a slot."""
 
-    Not verified as an adapter yet. `discard` it when done, also after its files were moved away.
-    """
-
-    directory: Path
-    config_path: Path
-    weights_path: Path
-    probe_path: Path | None
-    weights_bytes: int
-    weights_sha256: bytes
-    """Found while they arrived, equal to the manifest's."""
-    manifest_digest: str
-    source: str
-    """`REMOTE/NAME@sha256:...`: the reference that brings the same bytes again."""
-    total_bytes: int
-    seconds: float
-    """From the request, waiting for a slot included."""
-
-    def discard(self) -> None:
-        """Removes what is left of it. Blocks on storage; may be called twice."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+    opened: OpenedRemote
+    reference: PackageReference
+    manifest: PackageManifest
+    started_s: float
 
 
 class RemoteFetcher:
@@ -88,15 +75,53 @@ class RemoteFetcher:
         tenant_id: str,
         reference: PackageReference,
         *,
+        encoded_for: str | None = None,
         within_s: float | None = None,
         on_progress: Progress | None = None,
     ) -> FetchedPackage:
         """Brings a package whole, or leaves nothing but bytes for a later try.
 
-        `within_s` is the time the caller has. Raises NotFoundError (package, or remote unknown or
-        not the tenant's), ServiceUnavailableError with a delay, DataCorruptError,
-        AdapterRejectedError, PermissionDeniedError, QueueFullError, ResourcePressureError.
+        `encoded_for`: the digest of a base model; what the package holds encoded for it comes
+        too, when it can be had. `within_s` is the time the caller has. Raises NotFoundError
+        (package, or remote unknown or not the tenant's), ServiceUnavailableError with a delay,
+        DataCorruptError, AdapterRejectedError, PermissionDeniedError, QueueFullError,
+        ResourcePressureError.
         """
+        async with self._finding(tenant_id, reference, within_s) as found:
+            wanted = dict(found.manifest.layers)
+            if encoded_for is not None:
+                encoded = found.manifest.encoded_for(encoded_for)
+                if encoded is not None:
+                    wanted["encoded"] = encoded
+            return await self._fetch(found, wanted, on_progress)
+
+    async def fetch_encoded(
+        self, tenant_id: str, reference: PackageReference, *, digest: str, size_bytes: int
+    ) -> FetchedEncoded | FetchedPackage:
+        """Brings an encoded form alone, its bytes being known; the files when it is not to be had.
+
+        `digest`: `sha256:` and the 64 hex digits of its bytes. Raises as `fetch_package`.
+        """
+        async with self._finding(tenant_id, reference, None) as found:
+            layer = found.manifest.encoded_as(digest, size_bytes)
+            if layer is not None:
+                try:
+                    return await self._fetch_alone(found, layer)
+                except EdgeLoraError as error:
+                    _log_missing(found, error)
+            return await self._fetch(found, found.manifest.layers, None)
+
+    async def aclose(self) -> None:
+        """Closes connections that are kept open."""
+        for opened in await asyncio.gather(*self._opened.values(), return_exceptions=True):
+            if isinstance(opened, OpenedRemote):
+                await opened.source.aclose()
+
+    @asynccontextmanager
+    async def _finding(
+        self, tenant_id: str, reference: PackageReference, within_s: float | None
+    ) -> AsyncIterator[_Found]:
+        """Waits for one of the tenant's slots and reads the manifest."""
         remote = self._remotes.get(reference.remote)
         if remote is None or not remote.is_open_to(tenant_id):
             raise NotFoundError(
@@ -112,19 +137,13 @@ class RemoteFetcher:
                     self._ledger.check(remote.name, str(reference))
                     opened = await self._source(remote)
                     manifest = await self._resolve(opened, reference)
-                    return await self._fetch(opened, reference, manifest, started_s, on_progress)
+                    yield _Found(opened, reference, manifest, started_s)
         except TimeoutError:
             raise ServiceUnavailableError(
                 "the package is not here yet: what has arrived is kept, try again",
                 metadata={"remote": "slow"},
                 retry_after_s=1.0,
             ) from None
-
-    async def aclose(self) -> None:
-        """Closes connections that are kept open."""
-        for opened in await asyncio.gather(*self._opened.values(), return_exceptions=True):
-            if isinstance(opened, OpenedRemote):
-                await opened.source.aclose()
 
     async def _source(self, remote: Remote) -> OpenedRemote:
         """Opens a remote once. Raises ServiceUnavailableError."""
@@ -168,42 +187,77 @@ class RemoteFetcher:
             raise failure.to_error(self._ledger.delay_s(name, key)) from failure
 
     async def _fetch(
-        self,
-        opened: OpenedRemote,
-        reference: PackageReference,
-        manifest: PackageManifest,
-        started_s: float,
-        on_progress: Progress | None,
+        self, found: _Found, wanted: Mapping[PackageFile, Layer], on_progress: Progress | None
     ) -> FetchedPackage:
-        package = self._quarantine.new_package()
         paths: dict[PackageFile, Path] = {}
+        total_bytes = sum(layer.size_bytes for layer in wanted.values())
         done_bytes = 0
-        try:
+
+        def watch(size_bytes: int) -> None:
+            if on_progress is not None:
+                on_progress(done_bytes + size_bytes, total_bytes)
+
+        with self._new_package() as package:
             for file in _ORDER:
-                if (layer := manifest.layers.get(file)) is None:
+                if (layer := wanted.get(file)) is None:
                     continue
-
-                def watch(size_bytes: int, before: int = done_bytes) -> None:
-                    if on_progress is not None:
-                        on_progress(before + size_bytes, manifest.total_bytes)
-
+                try:
+                    await self._layers.take(
+                        found.opened, found.reference, layer, package / file, watch
+                    )
+                except EdgeLoraError as error:
+                    if file != "encoded":
+                        raise
+                    # The node encodes by itself.
+                    _log_missing(found, error)
+                    total_bytes -= layer.size_bytes
+                    continue
                 paths[file] = package / file
-                await self._layers.take(opened, reference, layer, paths[file], watch)
                 done_bytes += layer.size_bytes
-                watch(0, done_bytes)
-        except BaseException:
-            shutil.rmtree(package, ignore_errors=True)
-            raise
+                watch(0)
         self.counters.num_packages += 1
+        weights = wanted["weights"]
         return FetchedPackage(
             directory=package,
             config_path=paths["config"],
             weights_path=paths["weights"],
             probe_path=paths.get("probe"),
-            weights_bytes=manifest.layers["weights"].size_bytes,
-            weights_sha256=bytes.fromhex(manifest.layers["weights"].digest.removeprefix("sha256:")),
-            manifest_digest=manifest.digest,
-            source=str(reference.pinned(manifest.digest)),
-            total_bytes=manifest.total_bytes,
-            seconds=self._clock_s() - started_s,
+            encoded_path=paths.get("encoded"),
+            weights_bytes=weights.size_bytes,
+            weights_sha256=bytes.fromhex(weights.digest.removeprefix("sha256:")),
+            manifest_digest=found.manifest.digest,
+            source=str(found.reference.pinned(found.manifest.digest)),
+            total_bytes=total_bytes,
+            seconds=self._clock_s() - found.started_s,
         )
+
+    async def _fetch_alone(self, found: _Found, layer: Layer) -> FetchedEncoded:
+        with self._new_package() as package:
+            path = package / layer.file
+            await self._layers.take(found.opened, found.reference, layer, path, lambda _: None)
+        self.counters.num_packages += 1
+        return FetchedEncoded(
+            directory=package,
+            path=path,
+            total_bytes=layer.size_bytes,
+            seconds=self._clock_s() - found.started_s,
+        )
+
+    @contextmanager
+    def _new_package(self) -> Iterator[Path]:
+        """A directory that stays when all goes well."""
+        package = self._quarantine.new_package()
+        try:
+            yield package
+        except BaseException:
+            shutil.rmtree(package, ignore_errors=True)
+            raise
+
+
+def _log_missing(found: _Found, error: EdgeLoraError) -> None:
+    get_logger().warning(
+        "encoded_form_not_fetched",
+        remote=found.reference.remote,
+        package=found.manifest.digest,
+        code=error.code,
+    )

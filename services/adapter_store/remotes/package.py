@@ -11,19 +11,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from edgelora.adapter_format.codec import VERSION
 from edgelora.adapter_format.strict_json import parse_object
-from edgelora.adapter_package import FILE_NAME_ANNOTATIONS, MANIFEST_MEDIA_TYPE, TAG_ANNOTATION
+from edgelora.adapter_package import (
+    BASE_ANNOTATION,
+    CODEC_ANNOTATION,
+    ENCODED_MEDIA_TYPE,
+    FILE_NAME_ANNOTATIONS,
+    MANIFEST_MEDIA_TYPE,
+    TAG_ANNOTATION,
+)
 from edgelora.errors import AdapterRejectedError
 from services.adapter_store.remotes.failures import FailureKind, RemoteFailure, absent
 from services.adapter_store.remotes.reference import PackageReference
 
-PackageFile = Literal["config", "weights", "probe"]
+PackageFile = Literal["config", "weights", "probe", "encoded"]
 FILES: Mapping[str, PackageFile] = {
     "adapter_config.json": "config",
     "adapter_model.safetensors": "weights",
     "probe.jsonl": "probe",
 }
-"""Name in a layer's annotation -> which file it is. Other layers are never fetched."""
+"""Name in a layer's annotation -> which file it is. Beside these only encoded forms are fetched."""
 MAX_MANIFEST_BYTES = 256 * 1024
 DEFAULT_TAG = "latest"
 
@@ -42,7 +50,12 @@ class PackageLimits:
 
     def of(self, file: PackageFile) -> int:
         """The limit of one file."""
-        return {"config": self.config, "weights": self.weights, "probe": self.probe}[file]
+        return {
+            "config": self.config,
+            "weights": self.weights,
+            "probe": self.probe,
+            "encoded": self.weights,
+        }[file]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +78,26 @@ class PackageManifest:
     """Of the manifest's own bytes."""
     layers: Mapping[PackageFile, Layer]
     """Always config and weights; a probe when the package has one."""
+    encoded: tuple[Layer, ...]
+    """What is said to be encoded forms. Malformed ones are left out: a package is good without."""
 
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of all layers."""
-        return sum(layer.size_bytes for layer in self.layers.values())
+    def encoded_for(self, base_digest: str) -> Layer | None:
+        """The form said to be of a base model and of this release's codec, if it saves anything."""
+        wanted = {BASE_ANNOTATION: base_digest, CODEC_ANNOTATION: str(VERSION)}
+        for layer in self.encoded:
+            if (
+                wanted.items() <= layer.annotations.items()
+                and layer.size_bytes < self.layers["weights"].size_bytes
+            ):
+                return layer
+        return None
+
+    def encoded_as(self, digest: str, size_bytes: int) -> Layer | None:
+        """The form that consists of known bytes."""
+        for layer in self.encoded:
+            if (layer.digest, layer.size_bytes) == (digest, size_bytes):
+                return layer
+        return None
 
 
 def sha256_digest(data: bytes) -> str:
@@ -98,14 +126,19 @@ def parse_manifest(
     if len(document["layers"]) > _MAX_LAYERS:
         raise _unusable(f"it has more than {_MAX_LAYERS} layers")
     layers: dict[PackageFile, Layer] = {}
+    encoded: list[Layer] = []
     for entry in document["layers"]:
         layer = _layer(entry, limits)
-        if layer is not None and layers.setdefault(layer.file, layer) is not layer:
+        if layer is None:
+            continue
+        if layer.file == "encoded":
+            encoded.append(layer)
+        elif layers.setdefault(layer.file, layer) is not layer:
             raise _unusable("two of its layers have the same file name")
     for name, file in FILES.items():
         if file != "probe" and file not in layers:
             raise _unusable(f"no layer is annotated as {name}")
-    return PackageManifest(digest=digest, layers=layers)
+    return PackageManifest(digest=digest, layers=layers, encoded=tuple(encoded))
 
 
 def choose_manifest(index: bytes, reference: PackageReference) -> str:
@@ -132,7 +165,7 @@ def _layer(entry: Any, limits: PackageLimits) -> Layer | None:
     names = {annotations[key] for key in FILE_NAME_ANNOTATIONS if key in annotations}
     file = FILES.get(names.pop()) if len(names) == 1 else None
     if file is None:
-        return None
+        return _encoded_layer(entry, annotations, limits)
     digest, size_bytes = _descriptor(entry)
     media_type = entry.get("mediaType")
     if not isinstance(media_type, str) or _ARCHIVE.search(media_type):
@@ -146,6 +179,26 @@ def _layer(entry: Any, limits: PackageLimits) -> Layer | None:
         digest=digest,
         size_bytes=size_bytes,
         media_type=media_type,
+        annotations=annotations,
+    )
+
+
+def _encoded_layer(
+    entry: dict[str, Any], annotations: Mapping[str, str], limits: PackageLimits
+) -> Layer | None:
+    if entry.get("mediaType") != ENCODED_MEDIA_TYPE:
+        return None
+    try:
+        digest, size_bytes = _descriptor(entry)
+    except RemoteFailure:
+        return None
+    if not 0 < size_bytes <= limits.of("encoded"):
+        return None
+    return Layer(
+        file="encoded",
+        digest=digest,
+        size_bytes=size_bytes,
+        media_type=ENCODED_MEDIA_TYPE,
         annotations=annotations,
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from contextlib import AbstractAsyncContextManager, aclosing
 
-from edgelora.adapter_package import LAYER_MEDIA_TYPES, PROBE_NAME, Blob, package_documents
+from edgelora.adapter_package import LAYER_MEDIA_TYPES, Blob, package_documents
+from edgelora.adapter_upload import PROBE_NAME
 from services.adapter_store.remotes.blocking_tree import BlockingTree
 from services.adapter_store.remotes.failures import FailureKind, RemoteFailure, absent
 from services.adapter_store.remotes.package import (

@@ -44,6 +44,9 @@ class Verification:
         self._orders = orders
         # Mapped, but not yet looked at: mapping needs a free descriptor.
         self._weights = mmap.mmap(orders.weights_fd, 0, access=mmap.ACCESS_READ)
+        self._candidate: mmap.mmap | None = None
+        if orders.candidate_fd is not None:
+            self._candidate = mmap.mmap(orders.candidate_fd, 0, access=mmap.ACCESS_READ)
         self._choice: FormChoice | None = None
         if orders.measuring is not None:
             self._choice = FormChoice(
@@ -82,7 +85,11 @@ class Verification:
         form = None
         if self._choice is not None:
             digest = combine_digest(canonical, sha256.digest())
-            form = self._choice.choose(weights, digest, probe)
+            if orders.known is not None:
+                data = self._choice.encode_known(weights, digest, orders.known)
+                if data is not None:
+                    return VerificationAnswer(findings=None, refusal=None), data
+            form = self._choice.choose(weights, digest, probe, self._candidate)
         encoded = None if form is None else form.encoded
         findings = Findings(
             canonical_config=canonical.decode("ascii"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgelora.adapter_format import AdapterWeights
+from edgelora.error_tree import AdapterRejectedError
 from services.adapter_store.verification import probe_texts
 from services.adapter_store.verification.certificate import (
     Divergence,
@@ -90,17 +91,29 @@ class Comparison:
         AdapterRejectedError when the adapter has no effect or makes the model overflow.
         """
         for form in forms:
-            self._model.load_encoded(_ENCODED, form.data)
+            chosen = self._try(form, max_mean_kl)
+            if chosen is not None:
+                return chosen
+        return self.keep_original("no level of the codec keeps the bounds")
+
+    def attempt(self, form: EncodedForm, max_mean_kl: float) -> ChosenForm | None:
+        """Takes a form that need not be any good, within the same bounds; None when it is not."""
+        try:
+            return self._try(form, max_mean_kl)
+        except AdapterRejectedError:
+            return None
+
+    def _try(self, form: EncodedForm, max_mean_kl: float) -> ChosenForm | None:
+        self._model.load_encoded(_ENCODED, form.data)
+        try:
             divergence = self._compare(self._texts)
             task = self._task() if self._probe else None
-            if is_within_bounds(divergence, task, max_mean_kl):
-                return ChosenForm(
-                    encoded=form,
-                    why_exact="",
-                    measurement=self._measurement(_ENCODED, divergence, task),
-                )
+            if not is_within_bounds(divergence, task, max_mean_kl):
+                return None
+            measurement = self._measurement(_ENCODED, divergence, task)
+        finally:
             self._model.unload(_ENCODED)
-        return self.keep_original("no level of the codec keeps the bounds")
+        return ChosenForm(encoded=form, why_exact="", measurement=measurement)
 
     def _measurement(
         self, slot: int, divergence: Divergence | None, task: TaskMetric | None

@@ -42,12 +42,26 @@ class Measuring:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownForm:
+    """The encoded form an adapter was found to have before."""
+
+    bits: float
+    """Nominal bits a parameter of its level."""
+    sha256: str
+    """64 hex digits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationOrders:
     """One adapter to be read."""
 
     config_fd: int
     weights_fd: int
     probe_fd: int | None
+    candidate_fd: int | None
+    """What somebody says is its encoded form."""
+    known: KnownForm | None
+    """If encoding makes these very bytes, that is the answer."""
     modules: tuple[Module, ...]
     num_layers: int
     max_rank: int
@@ -89,7 +103,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationAnswer:
-    """One of both."""
+    """Findings or a refusal; neither when the known form was made, whose bytes follow."""
 
     findings: Findings | None
     refusal: Refusal | None

@@ -27,6 +27,7 @@ from services.adapter_store.verification.child_process import (
 from services.adapter_store.verification.child_protocol import encode
 from services.adapter_store.verification.orders import (
     Findings,
+    KnownForm,
     Measuring,
     Module,
     Refusal,
@@ -44,6 +45,9 @@ _MAX_ENCODED_FACTOR = 2
 """An encoded adapter has 8 bits a parameter, the original 16 or 32, and both small headers."""
 _SPARE_ENCODED_BYTES = 1 << 20
 _HEX_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+_Files = tuple[Path, Path, Path | None, Path | None]
+"""Config, weights, probe, candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,20 +107,53 @@ class Verifier:
         self._why_not_measured = why_not_measured
         self._release = version("edgelora")
 
+    @property
+    def is_encoding(self) -> bool:
+        """Whether serving forms can be encoded ones."""
+        return self._measuring is not None and self._measuring.is_encoding
+
     async def verify(
-        self, config: Path, weights: Path, probe: Path | None, blob_target: Path
+        self,
+        config: Path,
+        weights: Path,
+        probe: Path | None,
+        blob_target: Path,
+        *,
+        candidate: Path | None = None,
     ) -> VerifiedAdapter:
         """Verifies files of ours against the base model.
 
         `probe` is the adapter's own probe.jsonl, if it ships one; `blob_target` is made when the
-        serving form is an encoded one, and left behind only then. Raises AdapterRejectedError,
+        serving form is an encoded one, and left behind only then; `candidate`, not empty, may be
+        that form, and is ignored when it is no good one. Raises AdapterRejectedError,
         AdapterIncompatibleError or ResourcePressureError; a process that crashed, hung or answered
         nonsense means rejected.
         """
+        verified = await self._verify((config, weights, probe, candidate), blob_target, None)
+        assert isinstance(verified, VerifiedAdapter)
+        return verified
+
+    async def verify_again(
+        self,
+        config: Path,
+        weights: Path,
+        probe: Path | None,
+        blob_target: Path,
+        known: KnownForm,
+    ) -> VerifiedAdapter | EncodedBlob:
+        """Makes the form that an adapter is known to have, and no more when these are its bytes.
+
+        Otherwise everything is verified as if for the first time. Raises as `verify`.
+        """
+        return await self._verify((config, weights, probe, None), blob_target, known)
+
+    async def _verify(
+        self, files: _Files, blob_target: Path, known: KnownForm | None
+    ) -> VerifiedAdapter | EncodedBlob:
         async with self._places:
             try:
-                answer, stored = await self._run(config, weights, probe, blob_target)
-                return self._checked(answer, stored, blob_target)
+                answer, stored = await self._run(files, blob_target, known)
+                return self._checked(answer, stored, blob_target, known)
             except ChildFailedError as error:
                 get_logger().warning("verification_process_failed", exit_code=error.exit_code)
                 _discard(blob_target)
@@ -128,11 +165,11 @@ class Verifier:
                 raise
 
     async def _run(
-        self, config: Path, weights: Path, probe: Path | None, blob_target: Path
+        self, files: _Files, blob_target: Path, known: KnownForm | None
     ) -> tuple[bytes, StoredPayload | None]:
         with ExitStack() as stack:
-            config_fd, weights_fd, probe_fd = (
-                None if path is None else _open(path, stack) for path in (config, weights, probe)
+            config_fd, weights_fd, probe_fd, candidate_fd = (
+                None if path is None else _open(path, stack) for path in files
             )
             assert config_fd is not None
             assert weights_fd is not None
@@ -141,6 +178,8 @@ class Verifier:
                 config_fd=config_fd,
                 weights_fd=weights_fd,
                 probe_fd=probe_fd,
+                candidate_fd=candidate_fd,
+                known=known,
                 modules=tuple(
                     Module(name=name, out_features=out_features, in_features=in_features)
                     for name, (out_features, in_features) in self._base.targets.items()
@@ -159,7 +198,7 @@ class Verifier:
                 encode(orders),
                 descriptors=[
                     each
-                    for each in (config_fd, weights_fd, probe_fd, packed_fd)
+                    for each in (config_fd, weights_fd, probe_fd, candidate_fd, packed_fd)
                     if each is not None
                 ],
                 timeout_s=self._timeout_s,
@@ -170,22 +209,27 @@ class Verifier:
             )
 
     def _checked(
-        self, text: bytes, stored: StoredPayload | None, blob_target: Path
-    ) -> VerifiedAdapter:
+        self,
+        text: bytes,
+        stored: StoredPayload | None,
+        blob_target: Path,
+        known: KnownForm | None,
+    ) -> VerifiedAdapter | EncodedBlob:
         """Takes nothing from the child for granted but the form of its answer."""
         try:
             answer = read_record(VerificationAnswer, json.loads(text))
             if answer.refusal is not None:
                 raise _refusal(answer.refusal)
-            if answer.findings is None:
+            encoded = None if stored is None else _blob(stored, blob_target)
+            if answer.findings is not None:
+                return self._verified(answer.findings, encoded)
+            if encoded is None or known is None or encoded.name != known.sha256:
                 raise ValueError
-            return self._verified(answer.findings, stored, blob_target)
+            return encoded
         except (ValueError, RecursionError):
             raise ChildFailedError("the verification process gave no answer") from None
 
-    def _verified(
-        self, found: Findings, stored: StoredPayload | None, blob_target: Path
-    ) -> VerifiedAdapter:
+    def _verified(self, found: Findings, encoded: EncodedBlob | None) -> VerifiedAdapter:
         """Raises ValueError for findings that contradict each other."""
         config = found.canonical_config.encode("ascii")
         encoding = found.encoding
@@ -196,7 +240,7 @@ class Verifier:
             or len(config) > MAX_CONFIG_BYTES
             or found.sandbox.level not in sandbox.LEVELS
             or not sandbox.reaches(found.sandbox.level, self._minimum_sandbox)
-            or told != (None if stored is None else (stored.size_bytes, stored.sha256))
+            or told != (None if encoded is None else (encoded.size_bytes, encoded.name))
             or is_measured != (self._measuring is not None)
             or (encoding is not None and not is_measured)
         ):
@@ -224,10 +268,12 @@ class Verifier:
                 measurement=found.measurement,
                 why_not_measured="" if is_measured else self._why_not_measured,
             ),
-            encoded=None
-            if stored is None
-            else EncodedBlob(name=stored.sha256, path=blob_target, size_bytes=stored.size_bytes),
+            encoded=encoded,
         )
+
+
+def _blob(stored: StoredPayload, path: Path) -> EncodedBlob:
+    return EncodedBlob(name=stored.sha256, path=path, size_bytes=stored.size_bytes)
 
 
 def _open(path: Path, stack: ExitStack) -> int:

@@ -227,7 +227,7 @@ def test_process_still_ends_well_when_it_does_nothing():
 class SwappingVerifier(Verifier):
     """Replaces the staged weights by another good adapter before they are verified."""
 
-    async def verify(self, config, weights, probe, blob_target):
+    async def verify(self, config, weights, probe, blob_target, *, candidate=None):
         weights.write_bytes(good_adapter(99).weights)
         return await super().verify(config, weights, probe, blob_target)
 

@@ -27,7 +27,7 @@ def test_the_layout_is_what_the_image_specification_says(tmp_path, adapter, caps
     said = pack(capsys, adapter, output, "--tag", "v1")
     assert json.loads((output / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
     (described,) = json.loads((output / "index.json").read_bytes())["manifests"]
-    assert said == {"digest": described["digest"], "tag": "v1"}
+    assert said == {"digest": described["digest"], "tag": "v1", "encoded": None}
     assert described["annotations"] == {"org.opencontainers.image.ref.name": "v1"}
 
     def blob(descriptor):
