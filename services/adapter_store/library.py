@@ -150,7 +150,8 @@ class AdapterLibrary:
     ) -> Alias:
         """Points a name to one of the tenant's adapters.
 
-        Raises InvalidRequestError, AdapterNotFoundError and AlreadyExistsError.
+        Raises InvalidRequestError, AdapterNotFoundError, AlreadyExistsError and
+        QuotaExceededError.
         """
         check_alias(name, self._base.name)
         async with self._changing:

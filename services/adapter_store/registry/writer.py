@@ -20,6 +20,9 @@ from services.adapter_store.registry.rows import (
     places,
 )
 
+MAX_ALIASES = 16
+"""Of one adapter: names cost storage too, and a page tells all of its adapters' names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Removal:
@@ -114,7 +117,7 @@ class RegistryWriter(Registry):
         """Points a name to one of the tenant's adapters.
 
         With `expected_generation` only if the alias still has it; 0 expects that there is none.
-        Raises AdapterNotFoundError and AlreadyExistsError.
+        Raises AdapterNotFoundError, AlreadyExistsError and QuotaExceededError.
         """
         with self._transaction():
             if self.get(tenant_id, digest) is None:
@@ -231,6 +234,12 @@ class RegistryWriter(Registry):
         )
 
     def _point(self, tenant_id: str, name: str, digest: str) -> Alias:
+        names = {alias.name for alias in self.aliases_of(tenant_id, digest)}
+        if len(names) >= MAX_ALIASES and name not in names:
+            raise QuotaExceededError(
+                f"the adapter has {MAX_ALIASES} aliases, the most allowed: remove one first",
+                metadata={"max_aliases": str(MAX_ALIASES)},
+            )
         row = self._connection.execute(
             "INSERT INTO aliases (tenant, name, digest, generation) VALUES (?1, ?2, ?3, 1 + "
             "coalesce((SELECT generation FROM removed_generations WHERE tenant = ?1), 0)) "

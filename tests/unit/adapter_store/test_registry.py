@@ -15,7 +15,7 @@ from services.adapter_store.registry.manifest import (
 )
 from services.adapter_store.registry.registry import PagePosition, Registry
 from services.adapter_store.registry.schema import MIGRATIONS
-from services.adapter_store.registry.writer import AliasWish, RegistryWriter
+from services.adapter_store.registry.writer import MAX_ALIASES, AliasWish, RegistryWriter
 
 CERTIFICATE = '{"edgelora": "1"}'
 
@@ -214,6 +214,19 @@ def test_pins_are_counted_by_tenant(registry):
     assert registry.pinned() == [digest(1), digest(2)]
     with pytest.raises(AdapterNotFoundError):
         registry.set_pinned("c", digest(1), is_pinned=True, max_pinned=1)
+
+
+def test_aliases_of_an_adapter_are_bounded(registry):
+    add(registry, manifest(1), manifest(2))
+    for number in range(MAX_ALIASES):
+        registry.set_alias("a", f"x{number}", digest(1), None)
+    registry.set_alias("a", "x0", digest(1), None)
+    with pytest.raises(QuotaExceededError):
+        registry.set_alias("a", "y", digest(1), None)
+    with pytest.raises(QuotaExceededError):
+        add(registry, manifest(1), alias="y")
+    assert registry.set_alias("a", "x0", digest(2), None).generation == 2
+    registry.set_alias("a", "y", digest(1), None)
 
 
 def test_registration_replaces_an_alias_only_at_its_generation(registry):
