@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-_NICENESS = 10
+_NICENESS = 5
 
 
 def lower_thread_priority() -> None:

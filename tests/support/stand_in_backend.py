@@ -99,7 +99,7 @@ class StandInBackend:
         self.loads.append(slot)
         return 10 * weights.max_rank
 
-    def unload_adapter(self, slot: int) -> None:
+    def unload_adapter(self, slot: int, *, keep_memory: bool = False) -> None:
         self._slots[slot] = None
 
     def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:

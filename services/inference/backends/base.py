@@ -135,8 +135,8 @@ class Backend(Protocol):
         """
         ...
 
-    def unload_adapter(self, slot: int) -> None:
-        """Zeroes a slot."""
+    def unload_adapter(self, slot: int, *, keep_memory: bool = False) -> None:
+        """Empties a slot. `keep_memory`: it is to be filled again soon."""
         ...
 
     def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:

@@ -135,9 +135,9 @@ class NativeBackend:
             # The slot is free and the engine open: it is the adapter.
             raise UnfitAdapterError(str(error)) from error
 
-    def unload_adapter(self, slot: int) -> None:
+    def unload_adapter(self, slot: int, *, keep_memory: bool = False) -> None:
         """See Backend."""
-        self._engine.unload_adapter(slot)
+        self._engine.unload_adapter(slot, keep_pages=keep_memory)
 
     def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:
         """See Backend. A row's results are the same bits alone and in any company."""

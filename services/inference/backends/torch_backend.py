@@ -132,8 +132,8 @@ class TorchBackend:
         return num_bytes
 
     @torch.inference_mode()
-    def unload_adapter(self, slot: int) -> None:
-        """See Backend."""
+    def unload_adapter(self, slot: int, *, keep_memory: bool = False) -> None:
+        """See Backend. The memory stays in any case, zeroed."""
         self._check_slot(slot)
         for bank in self._banks.values():
             bank.clear(slot)

@@ -56,11 +56,12 @@ class AdapterTraffic:
         self._num_slot_changes = 0
 
     def begin_loads(
-        self, evictions: Iterable[Eviction], claims: Iterable[Claim], seated: Iterable[Sequence]
+        self, evictions: Iterable[Eviction], claims: list[Claim], seated: Iterable[Sequence]
     ) -> None:
         """Empties slots, and asks for the adapters that are to fill the claimed ones."""
+        filled_again = {claim.slot for claim in claims}
         for eviction in evictions:
-            self._unload(eviction)
+            self._unload(eviction, keep_memory=eviction.slot in filled_again)
         for claim in claims:
             user = self._generations.using(claim.digest)[0]
             self._generations.outbox.wanted.append(WantedAdapter(claim.digest, user.ticket))
@@ -93,7 +94,7 @@ class AdapterTraffic:
         if acquisition is None:
             return
         for eviction in acquisition.evictions:
-            self._unload(eviction)
+            self._unload(eviction, keep_memory=True)
         self._generations.outbox.is_residency_changed = True
         self._write(digest, acquisition.slots[0], fetched)
 
@@ -225,8 +226,8 @@ class AdapterTraffic:
         if eviction is not None:
             self._unload(eviction)
 
-    def _unload(self, eviction: Eviction) -> None:
-        self._backend.unload_adapter(eviction.slot)
+    def _unload(self, eviction: Eviction, *, keep_memory: bool = False) -> None:
+        self._backend.unload_adapter(eviction.slot, keep_memory=keep_memory)
         outbox = self._generations.outbox
         outbox.is_residency_changed = True
         if eviction.was_resident:

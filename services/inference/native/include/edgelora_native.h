@@ -105,7 +105,9 @@ EL_PUBLIC int64_t el_load_adapter(el_engine* engine, int32_t slot, const el_lora
 // `data` is a whole file in the form of docs/codec.md; it is not used after the call.
 EL_PUBLIC int64_t el_load_encoded(el_engine* engine, int32_t slot, const uint8_t* data, size_t size,
                     char* error, size_t error_size);
-EL_PUBLIC int el_unload_adapter(el_engine* engine, int32_t slot, char* error, size_t error_size);
+// Empties a slot. With `keep_pages` its memory stays for the next load, else the system has it back.
+EL_PUBLIC int el_unload_adapter(el_engine* engine, int32_t slot, int32_t keep_pages, char* error,
+                    size_t error_size);
 
 // Writes one row of vocab_size logits for each chunk with needs_logits, in order.
 EL_PUBLIC int el_forward(el_engine* engine, const el_batch* batch, float* logits, char* error,

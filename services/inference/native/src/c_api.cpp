@@ -68,8 +68,10 @@ int64_t el_load_encoded(el_engine* engine, int32_t slot, const uint8_t* data, si
   return status == 0 ? static_cast<int64_t>(bytes) : status;
 }
 
-int el_unload_adapter(el_engine* engine, int32_t slot, char* error, size_t error_size) {
-  return guarded(error, error_size, [&] { engine->engine.slots().unload(slot); });
+int el_unload_adapter(el_engine* engine, int32_t slot, int32_t keep_pages, char* error,
+                      size_t error_size) {
+  return guarded(error, error_size,
+                 [&] { engine->engine.slots().unload(slot, keep_pages != 0); });
 }
 
 int el_forward(el_engine* engine, const el_batch* batch, float* logits, char* error,

@@ -99,6 +99,7 @@ LoraSlots::LoraSlots(const PackedHeader& shape, int max_loras, int max_rank)
       max_loras_(max_loras),
       max_rank_(max_rank),
       modules_(static_cast<size_t>(max_loras) * shape.num_layers * EL_NUM_MODULES),
+      touched_bytes_(static_cast<size_t>(max_loras)),
       guards_(std::make_unique<Guard[]>(static_cast<size_t>(max_loras))) {
   for (int m = 0; m < EL_NUM_MODULES; m++)
     slot_bytes_ += a_bytes(max_rank, in_features(m)) + b_bytes(max_rank, out_features(m));
@@ -106,16 +107,19 @@ LoraSlots::LoraSlots(const PackedHeader& shape, int max_loras, int max_rank)
   slot_bytes_ = (slot_bytes_ + kLargePage - 1) / kLargePage * kLargePage;
   if (max_loras == 0) return;
   // Reserved now, touched only as far as the loaded ranks need it.
-  void* mapped = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) throw Error("cannot reserve memory for the adapter slots");
-  // Every step streams through the slots in use: large pages spare most address look-ups.
-  ::madvise(mapped, bytes(), MADV_HUGEPAGE);
-  memory_ = static_cast<uint8_t*>(mapped);
+  mapped_ = ::mmap(nullptr, bytes() + kLargePage, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped_ == MAP_FAILED) throw Error("cannot reserve memory for the adapter slots");
+  // Every step streams through the slots in use: large pages spare most address look-ups. A slot
+  // starts on one, or emptying it would break the page it shares into small ones.
+  size_t room = bytes() + kLargePage;
+  void* start = mapped_;
+  memory_ = static_cast<uint8_t*>(std::align(kLargePage, bytes(), start, room));
+  ::madvise(memory_, bytes(), MADV_HUGEPAGE);
 }
 
 LoraSlots::~LoraSlots() {
-  if (memory_ != nullptr) ::munmap(memory_, bytes());
+  if (memory_ != nullptr) ::munmap(mapped_, bytes() + kLargePage);
 }
 
 size_t LoraSlots::a_bytes(int rank, int in) {
@@ -200,12 +204,13 @@ LoraModule& LoraSlots::place(int slot, int layer, int module, int rank, float sc
   uint8_t* a = memory_ + static_cast<size_t>(slot) * slot_bytes_ + used;
   uint8_t* b = a + a_bytes(rank, in_features(module));
   used += a_bytes(rank, in_features(module)) + b_bytes(rank, out_features(module));
+  // The last block's spare rows, which have to read as zeros, may hold something older.
+  if (rank % kLanes != 0) std::memset(a, 0, a_bytes(rank, in_features(module)));
   LoraModule& placed = modules_[index(slot, layer, module)];
   placed = {rank, scaling, a, b};
   return placed;
 }
 
-// A slot reads as zeros before it is loaded, which as a biased byte with scale 0 is 0.
 size_t LoraSlots::load(int slot, const el_lora_pair* pairs, int num_pairs) {
   require(slot >= 0 && slot < max_loras_, "there is no such adapter slot");
   check_pairs(pairs, num_pairs);
@@ -222,7 +227,7 @@ size_t LoraSlots::load(int slot, const el_lora_pair* pairs, int num_pairs) {
       write_b_row(pair.lora_b + static_cast<size_t>(o) * static_cast<size_t>(pair.rank), pair.rank,
                   o, to.b);
   }
-  guard(slot).state.store(kLoaded);
+  end_load(slot, used);
   return used;
 }
 
@@ -238,26 +243,40 @@ size_t LoraSlots::load_encoded(int slot, const uint8_t* data, size_t size) {
     for (int row = 0; row < rank; row++) adapter.write_a_row(module, row, to.a);
     for (int first = 0; first < rank; first += 4) adapter.write_b_rows(module, first, to.b);
   }
-  guard(slot).state.store(kLoaded);
+  end_load(slot, used);
   return used;
 }
 
-void LoraSlots::unload(int slot) {
+void LoraSlots::end_load(int slot, size_t used) {
+  free_pages(slot, used);
+  guard(slot).state.store(kLoaded);
+}
+
+// The pages go back to the system, and read as zeros when they are used again.
+void LoraSlots::free_pages(int slot, size_t from) {
+  from = (from + kLargePage - 1) / kLargePage * kLargePage;
+  size_t& touched = touched_bytes_[static_cast<size_t>(slot)];
+  if (touched > from)
+    ::madvise(memory_ + static_cast<size_t>(slot) * slot_bytes_ + from, slot_bytes_ - from,
+              MADV_DONTNEED);
+  touched = from;
+}
+
+void LoraSlots::unload(int slot, bool keep_pages) {
   require(slot >= 0 && slot < max_loras_, "there is no such adapter slot");
   int expected = kLoaded;
   if (!guard(slot).state.compare_exchange_strong(expected, kChanging)) {
-    require(expected == kEmpty, "the adapter slot is being changed");
-    return;
+    require(expected == kEmpty && guard(slot).state.compare_exchange_strong(expected, kChanging),
+            "the adapter slot is being changed");
   }
-  if (guard(slot).holders.load() != 0) {
+  if (guard(slot).holders.load() != 0 && expected == kLoaded) {
     guard(slot).state.store(kLoaded);
     throw Error("the adapter slot is in use");
   }
   for (size_t layer = 0; layer < num_layers_; layer++)
     for (int m = 0; m < EL_NUM_MODULES; m++)
       modules_[index(slot, static_cast<int>(layer), m)] = LoraModule{};
-  // The pages go back to the system and read as zeros from now on.
-  ::madvise(memory_ + static_cast<size_t>(slot) * slot_bytes_, slot_bytes_, MADV_DONTNEED);
+  if (!keep_pages) free_pages(slot, 0);
   guard(slot).state.store(kEmpty);
 }
 

@@ -52,7 +52,9 @@ class LoraSlots {
   // Checks everything before it writes anything; throws Error. Returns the bytes the slot holds.
   size_t load(int slot, const el_lora_pair* pairs, int num_pairs);
   size_t load_encoded(int slot, const uint8_t* data, size_t size);
-  void unload(int slot);
+  // An empty slot may be emptied again. With `keep_pages` the memory stays, unreadable, for the
+  // next load, which then need not wait for the system to find some.
+  void unload(int slot, bool keep_pages = false);
 
  private:
   enum State : int { kEmpty, kChanging, kLoaded };
@@ -69,6 +71,8 @@ class LoraSlots {
   void check_pairs(const el_lora_pair* pairs, int num_pairs) const;
   void check_fit(const EncodedModule& module) const;
   void begin_load(int slot);
+  void end_load(int slot, size_t used);
+  void free_pages(int slot, size_t from);
   // Places the factors of a module behind those before it; `used` counts their bytes.
   LoraModule& place(int slot, int layer, int module, int rank, float scaling, size_t& used);
   static size_t a_bytes(int rank, int in);
@@ -79,8 +83,10 @@ class LoraSlots {
   const int max_loras_;
   const int max_rank_;
   size_t slot_bytes_ = 0;
-  uint8_t* memory_ = nullptr;
+  void* mapped_ = nullptr;
+  uint8_t* memory_ = nullptr;  // in what is mapped
   std::vector<LoraModule> modules_;
+  std::vector<size_t> touched_bytes_;  // of each slot's memory
   std::unique_ptr<Guard[]> guards_;
 };
 

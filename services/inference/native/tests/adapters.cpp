@@ -119,9 +119,9 @@ Refusal load_encoded(el_engine* engine, int32_t slot, const std::vector<uint8_t>
   return error;
 }
 
-Refusal unload(el_engine* engine, int32_t slot) {
+Refusal unload(el_engine* engine, int32_t slot, bool keep_pages) {
   char error[kErrorSize] = "";
-  const int status = el_unload_adapter(engine, slot, error, sizeof error);
+  const int status = el_unload_adapter(engine, slot, keep_pages ? 1 : 0, error, sizeof error);
   expect((status != 0) == (error[0] != '\0'), "a refusal has a status and a text");
   return error;
 }

@@ -56,9 +56,10 @@ void run_encoded(const std::string& model, const std::string& file, const std::s
   const PackedHeader& shape = packed.header();
   const std::vector<uint8_t> bytes = read_bytes(file);
   LoraSlots slots(shape, 2, kMaxRank);
-  // The second slot, after something else was in it.
-  slots.load(1, Adapter(shape, 3, kMaxRank, all_modules()).pairs.data(), 1);
-  slots.unload(1);
+  // The second slot, in memory that holds a larger adapter.
+  const Adapter larger(shape, 3, kMaxRank, all_modules());
+  slots.load(1, larger.pairs.data(), static_cast<int>(larger.pairs.size()));
+  slots.unload(1, true);
   const size_t held = slots.load_encoded(1, bytes.data(), bytes.size());
   expect(held > 0 && held <= slots.bytes() / 2, "it holds no more than a slot");
   std::vector<float> all;

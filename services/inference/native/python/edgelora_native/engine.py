@@ -175,7 +175,12 @@ def _load_library() -> ctypes.CDLL:
         *error,
     ]
     library.el_load_encoded.restype = ctypes.c_int64
-    library.el_unload_adapter.argtypes = [ctypes.c_void_p, ctypes.c_int32, *error]
+    library.el_unload_adapter.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_int32,
+        ctypes.c_int32,
+        *error,
+    ]
     library.el_forward.argtypes = [
         ctypes.c_void_p,
         ctypes.POINTER(_Batch),
@@ -276,10 +281,10 @@ class Engine:
             raise NativeError(error.value.decode())
         return num_bytes
 
-    def unload_adapter(self, slot: int) -> None:
-        """Empties a slot and zeroes its memory."""
+    def unload_adapter(self, slot: int, *, keep_pages: bool = False) -> None:
+        """Empties a slot; its memory goes back to the system, or stays for the next load."""
         error = ctypes.create_string_buffer(_ERROR_SIZE)
-        if _LIBRARY.el_unload_adapter(self._open(), slot, error, _ERROR_SIZE):
+        if _LIBRARY.el_unload_adapter(self._open(), slot, keep_pages, error, _ERROR_SIZE):
             raise NativeError(error.value.decode())
 
     def forward(self, chunks: Sequence[ChunkLike]) -> NDArray[np.float32]:
