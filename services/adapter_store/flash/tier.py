@@ -116,7 +116,8 @@ class FlashTier:
         if chosen is None:
             raise ResourcePressureError(
                 f"the adapter store may use {self.budget_bytes} bytes of flash, and all of it is "
-                "pinned, in use or the only copy: remove or unpin adapters first",
+                "pinned, in use, used a moment ago or the only copy: try again in a while, or "
+                "remove or unpin adapters first",
                 metadata={"resource": "flash"},
             )
         self.evict(chosen)
