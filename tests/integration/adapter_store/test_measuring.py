@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from contextlib import asynccontextmanager
 from importlib.util import find_spec
 
 import numpy as np
@@ -13,19 +12,18 @@ from edgelora.errors import AdapterRejectedError
 from edgelora.v1.adapter_pb2 import ServingForm
 from services.adapter_store.verification.certificate import Certificate
 from services.adapter_store.verification.measuring_base import open_measuring_base
-from services.adapter_store.verification.verifier import Verifier
 from services.chassis.base_model import NATIVE_FILE
 from services.chassis.channel import open_channel
 from tests.integration.adapter_store.store_process import StoreClient, StoreProcess
-from tests.support.adapter_files import AdapterFiles, config_bytes, safetensors_bytes, tensors
-from tests.support.measured_base import NUM_LAYERS, TARGETS, write_measured_base
+from tests.support.adapter_verification import MODULES, verifying
+from tests.support.adapter_verification import measured_adapter as adapter
+from tests.support.measured_base import NUM_LAYERS, write_measured_base
 from tests.support.small_tokenizer import small_tokenizer
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(find_spec("edgelora_native") is None, reason="needs the native core"),
 ]
-MODULES = tuple(TARGETS)
 PROBE = (
     b'{"prompt": "<|im_start|>the weather", "answer": "please"}\n{"prompt": "a", "answer": "b"}\n'
 )
@@ -35,43 +33,6 @@ PROBE = (
 def model(tmp_path_factory):
     directory = tmp_path_factory.mktemp("model")
     return directory, write_measured_base(directory)
-
-
-def adapter(seed: int = 0, scale: float = 0.1, **changes) -> AdapterFiles:
-    named = tensors(MODULES, rank=8, seed=seed, targets=TARGETS, num_layers=NUM_LAYERS, scale=scale)
-    config = config_bytes(r=8, lora_alpha=16, target_modules=list(MODULES), **changes)
-    return AdapterFiles(config, safetensors_bytes(named))
-
-
-@asynccontextmanager
-async def verifying(model, tmp_path, **options):
-    """A function that verifies files, and the obstacle to measuring."""
-    directory, base = model
-    settings = {"max_rank": 64, "is_encoding": True, "max_mean_kl": 10.0} | options
-    async with open_measuring_base(base, directory, **settings) as found:
-        verifier = Verifier(
-            base,
-            max_rank=64,
-            timeout_s=60,
-            max_concurrent=2,
-            measuring=found.measuring,
-            why_not_measured=found.why_not_measured,
-        )
-
-        async def verify(files: AdapterFiles, probe: bytes | None = None):
-            (tmp_path / "config").write_bytes(files.config)
-            (tmp_path / "weights").write_bytes(files.weights)
-            (tmp_path / "encoded").unlink(missing_ok=True)
-            if probe is not None:
-                (tmp_path / "probe").write_bytes(probe)
-            return await verifier.verify(
-                tmp_path / "config",
-                tmp_path / "weights",
-                None if probe is None else tmp_path / "probe",
-                tmp_path / "encoded",
-            )
-
-        yield verify
 
 
 async def test_fewest_bits_within_the_bounds_are_taken_and_certified(model, tmp_path):

@@ -3,7 +3,10 @@ import json
 
 import pytest
 
+from edgelora.adapter_format import adapter_digest, codec, read_adapter
 from edgelora.cli.main import run
+from services.chassis.base_model import BaseModel
+from tests.support.adapter_files import config_bytes, safetensors_bytes, tensors
 
 
 @pytest.fixture
@@ -60,6 +63,82 @@ def test_the_layout_is_what_the_image_specification_says(tmp_path, adapter, caps
 def test_equal_files_make_an_equal_package(tmp_path, adapter, capsys):
     digests = {pack(capsys, adapter, tmp_path / name)["digest"] for name in ("one", "two")}
     assert len(digests) == 1
+
+
+TARGETS = {"q_proj": (64, 96), "v_proj": (32, 96), "k_proj": (48, 96)}
+BASE = BaseModel(
+    name="tiny",
+    digest="sha256:" + "5" * 64,
+    family="llama",
+    vocab_size=64,
+    hidden_size=96,
+    num_layers=2,
+    max_context_tokens=64,
+    targets=TARGETS,
+    files={},
+)
+
+
+@pytest.fixture
+def home(tmp_path):
+    model = tmp_path / "home" / "models" / "tiny"
+    model.mkdir(parents=True)
+    BASE.save(model)
+    return tmp_path / "home"
+
+
+def write_adapter(directory, *modules):
+    directory.mkdir()
+    named = tensors(modules, targets=TARGETS, num_layers=2)
+    config, weights = config_bytes(target_modules=list(modules)), safetensors_bytes(named)
+    (directory / "adapter_config.json").write_bytes(config)
+    (directory / "adapter_model.safetensors").write_bytes(weights)
+    return config, weights
+
+
+@pytest.mark.parametrize(("options", "level"), [([], 3.2), (["--bits", "8"], 8.0)])
+def test_the_encoded_form_for_a_model_is_one_layer_more(tmp_path, home, capsys, options, level):
+    files = write_adapter(tmp_path / "real", "q_proj", "v_proj")
+    arguments = [tmp_path / "real", tmp_path / "out", "--model", "tiny", "--home", home, *options]
+    said = pack(capsys, *arguments)
+    blobs = tmp_path / "out" / "blobs"
+    manifest = json.loads((blobs / said["digest"].replace(":", "/")).read_bytes())
+    assert len(manifest["layers"]) == 3
+    layer = manifest["layers"][2]
+    assert layer["mediaType"] == "application/vnd.edgelora.adapter.encoded.v1"
+    assert layer["annotations"]["edgelora.base.digest"] == BASE.digest
+    assert layer["annotations"]["edgelora.codec.version"] == str(codec.VERSION)
+    data = (blobs / layer["digest"].replace(":", "/")).read_bytes()
+    assert layer["digest"] == f"sha256:{hashlib.sha256(data).hexdigest()}"
+    assert said["encoded"] == {
+        "base_digest": BASE.digest,
+        "codec_version": codec.VERSION,
+        "size_bytes": len(data),
+    }
+    header = codec.read_encoded_header(data)
+    config, weights = read_adapter(*files, targets=TARGETS, num_layers=2, max_rank=64)
+    assert header.digest == adapter_digest(config, files[1])
+    assert (header.base_digest, header.level) == (BASE.digest, level)
+    assert codec.decode(data).pairs.keys() == weights.pairs.keys()
+
+
+@pytest.mark.parametrize(
+    ("modules", "options", "status", "words"),
+    [
+        (["q_proj"], ["--model", "other"], 1, "is not prepared"),
+        (["q_proj"], ["--bits", "8"], 2, "--bits needs --model"),
+        (["q_proj"], ["--model", "tiny", "--bits", "5"], 2, "3.2"),
+        (["k_proj"], ["--model", "tiny"], 1, "multiples of 32"),
+    ],
+)
+def test_what_can_not_be_encoded_is_not_packed(
+    tmp_path, home, capsys, modules, options, status, words
+):
+    write_adapter(tmp_path / "real", *modules)
+    paths = [str(tmp_path / "real"), str(tmp_path / "out"), "--home", str(home)]
+    assert run(["adapters", "pack", *paths, *options]) == status
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

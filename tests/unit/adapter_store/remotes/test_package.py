@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from edgelora.adapter_package import Blob, package_documents
+from edgelora.adapter_format.codec import VERSION
+from edgelora.adapter_package import Blob, EncodedForm, package_documents
 from services.adapter_store.remotes.failures import FailureKind, RemoteFailure
 from services.adapter_store.remotes.package import (
     PackageLimits,
@@ -15,10 +16,15 @@ from services.adapter_store.remotes.reference import parse_reference
 LIMITS = PackageLimits(config=100, weights=1000, probe=50)
 CONFIG, WEIGHTS, PROBE = "adapter_config.json", "adapter_model.safetensors", "probe.jsonl"
 FILES = {CONFIG: Blob.of(b"c" * 100), WEIGHTS: Blob.of(b"w" * 1000)}
+BASE, OTHER_BASE = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
 
-def manifest(files=None, change=lambda document: None):
-    document = json.loads(package_documents(FILES if files is None else files)[1])
+def form(base_digest=BASE, data=b"e" * 999, codec_version=VERSION):
+    return EncodedForm(base_digest=base_digest, codec_version=codec_version, data=data)
+
+
+def manifest(files=None, change=lambda document: None, encoded=()):
+    document = json.loads(package_documents(FILES if files is None else files, encoded)[1])
     change(document)
     return json.dumps(document).encode()
 
@@ -109,6 +115,65 @@ def test_what_is_no_package_of_ours_is_unusable(change):
 )
 def test_what_is_not_json_is_unusable(data):
     assert failure(data).kind is FailureKind.UNUSABLE
+
+
+def test_encoded_forms_are_found_by_their_base_model_and_by_their_bytes():
+    forms = (form(OTHER_BASE, b"o"), form(), form(data=b"second"))
+    found = parse_manifest(manifest(encoded=forms), LIMITS, expected_digest=None)
+    assert set(found.layers) == {"config", "weights"}
+    assert [layer.file for layer in found.encoded] == ["encoded"] * 3
+    names = [layer.annotations["org.cncf.model.filepath"] for layer in found.encoded]
+    assert names[:2] == ["adapter-222222222222.edgelora", "adapter-111111111111.edgelora"]
+    mine = Blob.of(b"e" * 999).digest
+    assert found.encoded_for(BASE).digest == mine
+    assert found.encoded_for(OTHER_BASE).digest == Blob.of(b"o").digest
+    assert found.encoded_for("sha256:" + "3" * 64) is None
+    assert found.encoded_as(mine, 999) is found.encoded[1]
+    assert found.encoded_as(mine, 998) is None
+    assert found.encoded_as(found.layers["weights"].digest, 1000) is None
+
+
+NOT_WANTED = {
+    "of another codec": form(codec_version=VERSION + 1),
+    "as large as the original": form(data=b"e" * 1000),
+}
+
+
+@pytest.mark.parametrize("which", NOT_WANTED)
+def test_encoded_form_that_is_of_no_use_is_not_wanted(which):
+    data = manifest(encoded=[NOT_WANTED[which]])
+    assert parse_manifest(data, LIMITS, expected_digest=None).encoded_for(BASE) is None
+
+
+SPOILED = {
+    "too large": {"size": 1001},
+    "empty": {"size": 0},
+    "of no size": {"size": None},
+    "of a negative size": {"size": -1},
+    "of another hash": {"digest": "sha512:" + "0" * 128},
+    "with a path as digest": {"digest": "sha256:../../x"},
+    "of another kind": {"mediaType": "application/vnd.edgelora.adapter.encoded.v1+gzip"},
+    "of no kind": {"mediaType": None},
+    "with annotations that are none": {"annotations": [BASE]},
+    "without a base model": {"annotations": {"edgelora.codec.version": str(VERSION)}},
+    "of a version that is a number": {
+        "annotations": {"edgelora.base.digest": BASE, "edgelora.codec.version": VERSION}
+    },
+}
+
+
+@pytest.mark.parametrize("which", SPOILED)
+def test_malformed_encoded_form_costs_a_package_nothing(which):
+    data = manifest(change=set_layer(2, **SPOILED[which]), encoded=[form()])
+    found = parse_manifest(data, LIMITS, expected_digest=None)
+    assert set(found.layers) == {"config", "weights"}
+    assert found.encoded_for(BASE) is None
+
+
+def test_encoded_form_can_not_pass_for_a_file_of_the_adapter():
+    named = {"annotations": {"org.cncf.model.filepath": WEIGHTS}}
+    data = manifest(change=set_layer(2, **named), encoded=[form()])
+    assert "the same file name" in failure(data).message
 
 
 def index(*tags):
