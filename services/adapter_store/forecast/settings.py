@@ -16,7 +16,7 @@ class WarmUpSettings:
     is not carried on."""
     joules_per_hour: float = 36.0
     """Spent on that, at most: 10 mW on average."""
-    min_saving_s_per_joule: float = 0.005
+    min_saving_s_per_joule: float = 0.001
     """Waiting that a joule must be expected to save."""
     horizon_minutes: float = 15.0
     """How far ahead memory is warmed."""

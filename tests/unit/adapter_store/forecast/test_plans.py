@@ -72,9 +72,9 @@ def test_empty_slots_are_filled_likeliest_first():
 
 
 def test_what_is_not_worth_its_energy_stays():
-    # 0.08 J a load at 5 ms a joule: a chance of 2 % of 20 ms.
-    assert memory([chance(1, 0.015)], worker()) == []
-    assert names(memory([chance(1, 0.03)], worker())) == [digest(1)]
+    # 0.08 J a load at 1 ms a joule: a chance of 0.4 % of 20 ms.
+    assert memory([chance(1, 0.003)], worker()) == []
+    assert names(memory([chance(1, 0.005)], worker())) == [digest(1)]
     assert memory([chance(1, 0.5)], worker(), min_saving_s_per_joule=1.0) == []
 
 
