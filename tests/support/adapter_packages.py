@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgelora.adapter_package import write_package
+from edgelora.adapter_package import EncodedForm, write_package
 from services.adapter_store.remotes.assembly import assemble_fetcher
 from services.adapter_store.remotes.fetcher import RemoteFetcher
 from services.adapter_store.remotes.remotes_file import load_remotes
@@ -31,7 +32,12 @@ class SamplePackage:
 
 
 def make_package(
-    directory: Path, *, weights_bytes: int = 1_000_000, seed: int = 1, tag: str = "latest"
+    directory: Path,
+    *,
+    weights_bytes: int = 1_000_000,
+    seed: int = 1,
+    tag: str = "latest",
+    encoded: Sequence[EncodedForm] = (),
 ) -> SamplePackage:
     """Writes `directory`/peft and packs it into `directory`/layout."""
     peft = directory / "peft"
@@ -39,7 +45,7 @@ def make_package(
     config, weights = b'{"peft_type": "LORA"}', random.Random(seed).randbytes(weights_bytes)
     (peft / "adapter_config.json").write_bytes(config)
     (peft / "adapter_model.safetensors").write_bytes(weights)
-    digest = write_package(peft, directory / "layout", tag)
+    digest = write_package(peft, directory / "layout", tag, encoded)
     return SamplePackage(peft, directory / "layout", digest, config, weights)
 
 
