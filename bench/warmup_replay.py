@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bench.habit_traces import Use
-from services.adapter_store.flash_eviction import EvictionCandidate
+from services.adapter_store.flash.eviction import EvictionCandidate
 from services.adapter_store.forecast.flash_plan import FlashShelf
 from services.adapter_store.forecast.memory_plan import WorkerSlots
 from services.adapter_store.forecast.moves import Move, Stored, StoredAdapter
