@@ -27,7 +27,8 @@ class NodeConnection:
             options=[
                 ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
                 ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.min_reconnect_backoff_ms", 100),
+                # gRPC's name for how long one attempt may take: a busy node answers late.
+                ("grpc.min_reconnect_backoff_ms", 5000),
                 ("grpc.max_reconnect_backoff_ms", 1000),
                 # A unix socket's path is no host name.
                 *([("grpc.default_authority", "localhost")] if address.startswith("unix") else []),

@@ -226,6 +226,8 @@ class Supervisor:
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         log = self._log(service)
         said = last_line(log)
+        if status < 0 and said.startswith("{"):
+            said = ""  # what it did last, not why it ended
         return f"{how}: {said} (log: {log})" if said else f"{how} (log: {log})"
 
     def _log(self, service: _Service) -> Path:

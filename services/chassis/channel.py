@@ -55,7 +55,8 @@ def open_channel(address: str) -> grpc.aio.Channel:
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 100),
+            # gRPC's name for how long one attempt may take: a busy service answers late.
+            ("grpc.min_reconnect_backoff_ms", 5000),
             ("grpc.max_reconnect_backoff_ms", 1000),
             ("grpc.enable_retries", 1),
             ("grpc.service_config", json.dumps(_RETRY_UNAVAILABLE)),

@@ -158,6 +158,8 @@ class GenerationRun:
             with translate_errors():
                 response = await self._worker_call.read()
         except (ServiceUnavailableError, CancelledRequestError) as error:
+            if "remote" in error.metadata:
+                raise  # the worker is there: the remote of an adapter is not
             # Our own cancelling arrives as asyncio.CancelledError: this is the worker going away.
             raise _worker_lost() from error
         if not isinstance(response, InferenceServiceGenerateResponse):

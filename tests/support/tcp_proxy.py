@@ -24,6 +24,8 @@ class TcpProxy:
         """As `cut_after_bytes`, but the connection stays open and silent."""
         self.crawl_after_bytes: int | None = None
         """As `cut_after_bytes`, but the connection goes on with a byte a second."""
+        self.late_by_s = 0.0
+        """A connection that was taken stays without an answer for so long."""
         self.answer: bytes | None = None
         """Answers every connection with this, without asking the server."""
         self.stalled = asyncio.Event()
@@ -75,6 +77,7 @@ class TcpProxy:
             writer.write(self.answer)
             await writer.drain()
             return
+        await asyncio.sleep(self.late_by_s)
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._upstream_port)
         upwards = asyncio.ensure_future(_pump(reader, up_writer))
         try:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from edgelora.errors import AdapterNotFoundError, PromptTooLongError, WorkerLostError
+from edgelora.errors import (
+    AdapterNotFoundError,
+    PromptTooLongError,
+    ServiceUnavailableError,
+    WorkerLostError,
+)
 from edgelora.generation import Accepted, Delta, Done, GenerationOptions, Usage
 
 pytestmark = pytest.mark.integration
@@ -78,6 +83,18 @@ async def test_what_the_worker_refuses_keeps_its_class_and_field(gateway):
         async for _ in client.generate("Hi"):
             pass
     assert caught.value.field == "prompt"
+    await gateway.wait_until_idle()
+
+
+async def test_an_adapter_whose_remote_is_away_is_no_lost_worker(gateway):
+    gateway.worker.failure = ServiceUnavailableError(
+        "the remote can not be reached", metadata={"remote": "offline"}, retry_after_s=5.0
+    )
+    client = await gateway.client()
+    with pytest.raises(ServiceUnavailableError, match="the remote can not be reached") as caught:
+        async for _ in client.generate("Hi"):
+            pass
+    assert (caught.value.metadata["remote"], caught.value.retry_after_s) == ("offline", 5.0)
     await gateway.wait_until_idle()
 
 

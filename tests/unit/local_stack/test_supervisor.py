@@ -78,6 +78,13 @@ async def test_a_killed_service_is_started_again(tmp_path):
         assert supervisor.pids()["worker"] != first
 
 
+async def test_what_a_killed_service_did_last_is_no_explanation(tmp_path):
+    async with supervised(tmp_path) as (supervisor, events):
+        supervisor.start(spec("worker", """echo '{"event": "rpc_finished"}'; kill -9 $$"""))
+        note = await until(events, "worker", ServiceState.RESTARTING)
+        assert note == f"was killed by signal 9 (log: {tmp_path / 'worker.log'})"
+
+
 async def test_a_stale_socket_is_removed_before_a_restart(tmp_path):
     socket = tmp_path / "worker.sock"
     socket.touch()
