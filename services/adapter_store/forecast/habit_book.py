@@ -17,7 +17,7 @@ UserKey = tuple[str, str]
 MAX_SIZE = 262_144
 """Cells of all users together, about 26 MB."""
 MAX_TENANT_SIZE = MAX_SIZE // 4
-_REFRESHED = 512
+_REFRESHED = 256
 """How much is looked at again in one go, so that a look stays short: users' adapters, and some for
 each user."""
 _COST_OF_A_LOOK = 4
