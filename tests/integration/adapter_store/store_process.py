@@ -59,7 +59,7 @@ class StoreProcess:
         self._run_dir = tempfile.TemporaryDirectory(prefix="edgelora-")
         self.address = f"unix:{self._run_dir.name}/store.sock"
         self._redis = redis
-        self._settings = settings
+        self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None
         self.log = root / "store.log"
 
@@ -74,7 +74,7 @@ class StoreProcess:
             "DIRECTORY": str(self.directory),
             "MODEL_DIRECTORY": str(self._model),
             "SEAL_KEY_FILE": str(self._key_file),
-            **self._settings,
+            **self.settings,
         }
         if self._redis is not None:
             own["REDIS_URL"] = self._redis.url
