@@ -194,7 +194,7 @@ class Arrivals:
             if isinstance(package, EncodedPackage):
                 await self._desk.put_back(content, package.file)
             else:
-                await self._desk.restore(content, package.files)
+                await self._desk.restore(tenant_id, content, package.files)
             self._ledger.note_remote_bytes(tenant_id, manifest.digest, package.received_bytes)
 
     def _end_restore(self, key: tuple[str, str], task: asyncio.Task[None]) -> None:

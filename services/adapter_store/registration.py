@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgelora.errors import DataCorruptError
+from services.adapter_store.fair_turns import FairTurns
 from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.registry.manifest import (
     AdapterContent,
@@ -56,15 +57,17 @@ class RegistrationDesk:
         registry: RegistryWriter,
         flash: FlashTier,
         verifier: Verifier,
+        turns: FairTurns,
         changing: asyncio.Lock,
         max_adapters_per_tenant: int,
         unix_clock_s: Callable[[], float],
     ) -> None:
-        """`changing`: held while flash and registry change."""
+        """`turns`: as many as verify at once. `changing`: held while flash and registry change."""
         self._base = base
         self._registry = registry
         self._flash = flash
         self._verifier = verifier
+        self._turns = turns
         self._changing = changing
         self._max_adapters = max_adapters_per_tenant
         self._unix_clock_s = unix_clock_s
@@ -84,13 +87,8 @@ class RegistrationDesk:
         `package`: where its files can be had again. Raises AdapterRejectedError,
         AdapterIncompatibleError, AlreadyExistsError, QuotaExceededError, ResourcePressureError.
         """
-        verified = await self._verifier.verify(
-            files.config,
-            files.weights,
-            files.probe,
-            _target(files),
-            candidate=files.encoded,
-        )
+        async with self._turns.take(tenant_id):
+            verified = await self._verify(files)
         _check_weights(files, verified)
         async with self._changing:
             return await in_thread(
@@ -110,28 +108,26 @@ class RegistrationDesk:
         async with self._changing:
             await in_thread(self._put_back, content, encoded)
 
-    async def restore(self, content: AdapterContent, files: AdapterFiles) -> None:
-        """Puts an evicted content back on flash, made of its files again.
+    async def restore(self, tenant_id: str, content: AdapterContent, files: AdapterFiles) -> None:
+        """Puts an evicted content back on flash, made of its files again, for a tenant.
 
         Raises DataCorruptError when they are not that adapter's, and as `register`.
         """
         encoded = self.lasting_form(content)
-        if encoded is None:
-            verified = await self._verifier.verify(
-                files.config, files.weights, files.probe, _target(files), candidate=files.encoded
-            )
-        else:
-            found = await self._verifier.verify_again(
-                files.config,
-                files.weights,
-                files.probe,
-                _target(files),
-                KnownForm(bits=_BITS[content.form], sha256=encoded.name),
-            )
-            if isinstance(found, EncodedBlob):
-                await self.put_back(content, found.path)
-                return
-            verified = found
+        async with self._turns.take(tenant_id):
+            if encoded is None:
+                verified: VerifiedAdapter | EncodedBlob = await self._verify(files)
+            else:
+                verified = await self._verifier.verify_again(
+                    files.config,
+                    files.weights,
+                    files.probe,
+                    _target(files),
+                    KnownForm(bits=_BITS[content.form], sha256=encoded.name),
+                )
+        if isinstance(verified, EncodedBlob):
+            await self.put_back(content, verified.path)
+            return
         _check_weights(files, verified)
         if verified.digest != content.digest:
             raise DataCorruptError(
@@ -155,6 +151,11 @@ class RegistrationDesk:
         except DataCorruptError:
             with storage_errors():
                 self._flash.remove(self._registry.evict(digest))
+
+    async def _verify(self, files: AdapterFiles) -> VerifiedAdapter:
+        return await self._verifier.verify(
+            files.config, files.weights, files.probe, _target(files), candidate=files.encoded
+        )
 
     def _store(
         self,

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from edgelora.errors import EdgeLoraError
 from services.adapter_store.arrivals import Arrivals
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
+from services.adapter_store.fair_turns import FairTurns
 from services.adapter_store.flash.storage import Storage
 from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.forecast.calendar import Calendar, parse_holidays
@@ -76,6 +77,7 @@ async def open_store(
         registry=storage.writer,
         flash=flash,
         verifier=verifier,
+        turns=FairTurns(config.max_concurrent_verifications),
         changing=changing,
         max_adapters_per_tenant=config.max_adapters_per_tenant,
         unix_clock_s=unix_clock_s,

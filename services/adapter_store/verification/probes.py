@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,10 +13,11 @@ FILE = "probe.jsonl"
 MAX_PROBE_BYTES = 64 << 10
 MAX_LINES = 64
 MAX_LINE_TOKENS = 1024
-MAX_TOKENS = 4096
-"""Of all lines together: what a registration may cost in computing."""
+MAX_TOKENS = 1024
+"""Of all lines together: what a registration may cost in computing, and others wait for."""
 
 _KEYS = {"prompt", "answer"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Tokenize = Callable[[str], list[int]]
 
@@ -80,6 +82,8 @@ def _line(line: bytes, number: int) -> tuple[str, str]:
         isinstance(text, str) and text for text in document.values()
     ):
         raise _refuse(f'line {number} has to be {{"prompt": text, "answer": text}}')
+    if any(_SURROGATE.search(text) for text in document.values()):
+        raise _refuse(f"line {number} has half of a surrogate pair: write characters")
     return document["prompt"], document["answer"]
 
 

@@ -48,8 +48,8 @@ class RestoringDesk:
     def lasting_form(self, content):
         return None
 
-    async def restore(self, wanted, files):
-        self.restored.append(wanted)
+    async def restore(self, tenant_id, content, files):
+        self.restored.append(tenant_id)
 
 
 def evicted(tenant_id):
@@ -104,7 +104,7 @@ async def test_remote_of_one_tenant_that_is_away_costs_no_other_T34():
     failed, *brought = await asyncio.gather(*waiting, return_exceptions=True)
     assert isinstance(failed, ServiceUnavailableError)
     assert brought == [0.0, 0.0]
-    assert len(desk.restored) == 1
+    assert desk.restored == ["lucky"]
     assert sorted(packages.asked) == [
         ("lucky", "lucky/x@sha256:0"),
         ("unlucky", "unlucky/x@sha256:0"),

@@ -53,6 +53,7 @@ def test_reads_prompt_and_answer_of_every_line():
         b"\xff\xfe",
         b'{"prompt": "a", "answer": NaN}',
         b"[" * 5000,
+        b'{"prompt": "\\ud800", "answer": "b"}',
         b'{"prompt": "a", "answer": "b"} trailing',
     ],
 )
