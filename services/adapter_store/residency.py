@@ -103,6 +103,15 @@ class Residency:
         """Every digest in a slot, or on its way there."""
         return {digest for report in self.live(now_s) for digest in report.slots}
 
+    def busy(self, now_s: float) -> set[str]:
+        """Those of `held` that something runs with, or that are on their way."""
+        return {
+            slot.digest
+            for report in self.live(now_s)
+            for slot in report.slots.values()
+            if slot.num_references or slot.is_loading
+        }
+
     def counts(self, digests: Sequence[str], now_s: float) -> dict[str, int]:
         """Worker -> how many of the digests it holds, for those that hold any."""
         counts = {

@@ -69,7 +69,8 @@ async def open_store(
         ledger,
         budget_bytes=config.flash_budget_bytes,
         min_residency_s=config.flash_min_residency_s,
-        in_use=lambda: residency.held(boot_clock_s()),
+        held=lambda: residency.held(boot_clock_s()),
+        busy=lambda: residency.busy(boot_clock_s()),
         unix_clock_s=unix_clock_s,
     )
     desk = RegistrationDesk(

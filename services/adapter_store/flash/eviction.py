@@ -15,7 +15,7 @@ class EvictionCandidate:
     """What its eviction frees."""
     last_used_s: float
     is_in_use: bool
-    """In a worker's slot, or on its way there."""
+    """Used by a worker, or kept for one."""
 
 
 def choose_evictions(

@@ -28,16 +28,19 @@ class FlashTier:
         *,
         budget_bytes: int | None,
         min_residency_s: float,
-        in_use: Callable[[], Collection[str]],
+        held: Callable[[], Collection[str]],
+        busy: Callable[[], Collection[str]],
         unix_clock_s: Callable[[], float],
     ) -> None:
-        """`budget_bytes`: None for no bound but the disk's. `in_use`: digests workers hold."""
+        """`budget_bytes`: None for no bound but the disk's. `held`: digests in workers' slots;
+        `busy`: those of them that are used or on their way."""
         self._blobs = blobs
         self._registry = registry
         self._ledger = ledger
         self.budget_bytes = budget_bytes
         self._min_residency_s = min_residency_s
-        self._in_use = in_use
+        self._held = held
+        self._busy = busy
         self._unix_clock_s = unix_clock_s
         self.num_evictions = 0
         self._order: deque[tuple[str, float]] = deque()
@@ -87,7 +90,7 @@ class FlashTier:
         """What the forecast has to know."""
         if self.budget_bytes is None:
             return FlashShelf(free_bytes=None, evictable=(), min_residency_s=0.0)
-        in_use = self._in_use()
+        held = self._held()
         return FlashShelf(
             free_bytes=self.budget_bytes - self.used_bytes,
             evictable=[
@@ -95,7 +98,7 @@ class FlashTier:
                     digest=content.digest,
                     size_bytes=content.flash_bytes,
                     last_used_s=self._last_used_s(content),
-                    is_in_use=content.digest in in_use,
+                    is_in_use=content.digest in held,
                 )
                 for content in self._registry.evictable()
             ],
@@ -108,11 +111,15 @@ class FlashTier:
         excess_bytes = self.used_bytes + needed_bytes - self.budget_bytes
         if excess_bytes <= 0:
             return
-        chosen = self._choose(excess_bytes)
+        chosen = self._choose(excess_bytes, self._held())
         if chosen is None:
-            # Some became evictable since, or are no longer in use.
-            self._order = deque(sorted(self._scan(), key=lambda each: (each[1], each[0])))
-            chosen = self._choose(excess_bytes)
+            # Some became evictable since, or left their slots.
+            self._scan()
+            chosen = self._choose(excess_bytes, self._held())
+        if chosen is None:
+            # Else what lies idle in the slots would keep everything else out of them for ever.
+            self._scan()
+            chosen = self._choose(excess_bytes, self._busy())
         if chosen is None:
             raise ResourcePressureError(
                 f"the adapter store may use {self.budget_bytes} bytes of flash, and all of it is "
@@ -122,17 +129,16 @@ class FlashTier:
             )
         self.evict(chosen)
 
-    def _choose(self, excess_bytes: int) -> list[str] | None:
+    def _choose(self, excess_bytes: int, in_use: Collection[str]) -> list[str] | None:
         return choose_evictions(
-            self._candidates(),
+            self._candidates(in_use),
             excess_bytes,
             now_s=self._unix_clock_s(),
             min_residency_s=self._min_residency_s,
         )
 
-    def _candidates(self) -> Iterator[EvictionCandidate]:
+    def _candidates(self, in_use: Collection[str]) -> Iterator[EvictionCandidate]:
         """What the last scan found and is unchanged: nothing unknown to it was used earlier."""
-        in_use = self._in_use()
         while self._order:
             digest, last_used_s = self._order.popleft()
             content = self._registry.evictable_content(digest)
@@ -145,9 +151,9 @@ class FlashTier:
                 is_in_use=digest in in_use,
             )
 
-    def _scan(self) -> Iterator[tuple[str, float]]:
-        for content in self._registry.evictable():
-            yield content.digest, self._last_used_s(content)
+    def _scan(self) -> None:
+        found = [(each.digest, self._last_used_s(each)) for each in self._registry.evictable()]
+        self._order = deque(sorted(found, key=lambda each: (each[1], each[0])))
 
     def _last_used_s(self, content: EvictableContent) -> float:
         """A registration is a use: nobody brings an adapter for nothing."""

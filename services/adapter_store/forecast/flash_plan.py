@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from services.adapter_store.flash.eviction import EvictionCandidate
+from services.adapter_store.flash.eviction import EvictionCandidate, is_recent
 from services.adapter_store.forecast.budget import Budget
 from services.adapter_store.forecast.chances import (
     Chance,
@@ -105,7 +105,7 @@ def _victims(
             copy,
         )
         for copy in shelf.evictable
-        if not copy.is_in_use and now_s - copy.last_used_s >= shelf.min_residency_s
+        if not copy.is_in_use and not is_recent(now_s - copy.last_used_s, shelf.min_residency_s)
     ]
     return sorted(victims, key=lambda each: (each[0] / max(1, each[1].size_bytes), each[1].digest))
 

@@ -281,13 +281,23 @@ class StoreClient:
                 files[response.chunk.file] += response.chunk.data
         return AdapterFiles(files[pb.ADAPTER_FILE_CONFIG], files[pb.ADAPTER_FILE_WEIGHTS])
 
-    async def report(self, worker: str, *digests: str, incarnation: int = 1, **fields):
+    async def report(
+        self,
+        worker: str,
+        *digests: str,
+        incarnation: int = 1,
+        num_references: int = 0,
+        **fields,
+    ):
         """Reports slots, as a worker does."""
         request = pb.ReportResidencyRequest(
             worker=worker,
             incarnation=incarnation,
             num_slots=8,
-            adapters=[pb.ResidentAdapter(digest=digest) for digest in digests],
+            adapters=[
+                pb.ResidentAdapter(digest=digest, num_references=num_references)
+                for digest in digests
+            ],
             **fields,
         )
         with translate_errors():

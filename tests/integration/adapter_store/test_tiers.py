@@ -115,10 +115,10 @@ async def test_only_copies_pinned_and_used_adapters_stay_on_flash(usb_store):
     with pytest.raises(QuotaExceededError):
         await client.pin("a", "own")
     assert not (await client.pin("a", "pinned", is_pinned=False)).is_pinned
-    await client.report("w", pinned.digest)
+    await client.report("w", pinned.digest, num_references=1)
     with pytest.raises(ResourcePressureError):
         await client.install("a", "usb/pack2")
-    assert (await client.report("w")).pinned_digests == []
+    assert (await client.report("w", pinned.digest)).pinned_digests == []
     await client.install("a", "usb/pack2", alias="next")
     assert not (await client.get("a", "pinned")).is_on_flash
     assert (await client.get("a", "own")).is_on_flash

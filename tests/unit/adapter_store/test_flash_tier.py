@@ -32,6 +32,7 @@ class Shelf:
         self.storage = storage
         self.ledger = UsageLedger({})
         self.in_use = set()
+        self.idle = set()
         self.now_s = NOW_S
         self.tier = FlashTier(
             storage.blobs,
@@ -39,7 +40,8 @@ class Shelf:
             self.ledger,
             budget_bytes=num_adapters * BLOB_BYTES,
             min_residency_s=60.0,
-            in_use=lambda: self.in_use,
+            held=lambda: self.in_use | self.idle,
+            busy=lambda: self.in_use,
             unix_clock_s=lambda: self.now_s,
         )
 
@@ -161,6 +163,19 @@ def test_what_is_in_use_pinned_or_the_only_copy_stays_until_that_ends(storage):
     assert shelf.on_flash() == [1, 2, 4]
     shelf.in_use.clear()
     shelf.arrive(5, at_s=NOW_S)
+    assert shelf.on_flash() == [1, 4, 5]
+
+
+def test_what_lies_idle_in_a_slot_goes_after_all_else_but_does_not_block_flash(storage):
+    shelf = Shelf(storage, 3)
+    for number in (1, 2, 3):
+        shelf.arrive(number, at_s=float(number))
+    shelf.idle |= {digest(1), digest(2)}
+    shelf.arrive(4, at_s=4.0)
+    assert shelf.on_flash() == [1, 2, 4]
+    shelf.idle.add(digest(4))
+    shelf.in_use.add(digest(1))
+    shelf.arrive(5, at_s=5.0)
     assert shelf.on_flash() == [1, 4, 5]
 
 
