@@ -21,6 +21,8 @@ from services.adapter_store.usage import Counters, FinishedLoad, LoadStages
 from services.adapter_store.warming import WarmUpWish
 
 _MAX_REPORTED = 4096
+_MAX_REPORTED_BYTES = 1 << 40
+"""More than any device has; sums of what is told have to fit into the messages that tell them."""
 _STATES = {
     AdapterPlace.REGISTERED: adapter_pb.ADAPTER_STATE_REGISTERED,
     AdapterPlace.LOADING: adapter_pb.ADAPTER_STATE_LOADING,
@@ -169,6 +171,15 @@ def worker_report(request: pb.ReportResidencyRequest, now_s: float) -> WorkerRep
     refused = frozenset(entry.digest for entry in request.refused)
     if not all(is_digest(entry.digest) for entries in lists for entry in entries):
         raise InvalidRequestError("a digest is malformed", field="adapters")
+    sizes = (
+        request.memory_bytes,
+        request.memory_budget_bytes,
+        *(load.bytes_read for load in request.loads),
+    )
+    if max(sizes) > _MAX_REPORTED_BYTES:
+        raise InvalidRequestError(
+            f"a report tells of at most {_MAX_REPORTED_BYTES} bytes", field="memory_bytes"
+        )
     slots = {}
     for adapter in request.adapters:
         slots[adapter.digest] = SlotReport(

@@ -205,3 +205,21 @@ async def test_malformed_reports_are_refused(client):
     for worker, digest in (("", UNKNOWN), ("../w", UNKNOWN), ("w", "x"), ("w", "../../etc")):
         with pytest.raises(InvalidRequestError):
             await client.report(worker, digest)
+
+
+async def test_sizes_no_device_has_are_refused_and_what_is_counted_can_still_be_told(client):
+    digest = (await client.register("a", good_adapter(1))).adapter.digest
+    await client.fetch(client.ticket("a", digest), digest)
+    huge = 2**64 - 1
+    for number, fields in enumerate(
+        (
+            {"memory_bytes": huge},
+            {"memory_budget_bytes": huge},
+            {"loads": [pb.FinishedLoad(digest=digest, bytes_read=huge)] * 2},
+        )
+    ):
+        with pytest.raises(InvalidRequestError):
+            await client.report(f"w{number}", digest, sequence=1, **fields)
+    await client.report("w", digest, num_slot_waits=2**32 - 1, sequence=1)
+    assert (await client.tiers()).num_slot_waits == 2**32 - 1
+    assert (await client.get("a", digest)).usage.flash_bytes_read == 0
