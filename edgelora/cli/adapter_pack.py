@@ -23,7 +23,7 @@ _LEVELS = ("3.2", "4.5", "8")
 @click.option(
     "--model",
     metavar="NAME",
-    help="Add the encoded form for this prepared model: its nodes are ready sooner.",
+    help="Add the encoded form for this prepared model: its nodes restore it sooner.",
 )
 @click.option(
     "--bits",
@@ -43,8 +43,9 @@ def pack(
 ) -> None:
     """Write the PEFT adapter in DIRECTORY to OUTPUT as an OCI image layout.
 
-    With --model, nodes that serve this model take the encoded form from the package, if what they
-    measure of it is within their bounds, and a later restore brings nothing else.
+    With --model, the package also holds the form in which nodes of this model keep the adapter.
+    When it left a node's flash, that form comes back alone: a fifth of the bytes, and nothing to
+    verify.
 
     \b
     Nodes install it from a directory, a medium or a static server as it is:

@@ -47,8 +47,14 @@ class PlacedPackage:
 
 
 @contextmanager
-def placed_package(kind: str, directory: Path, layout: Path) -> Iterator[PlacedPackage]:
-    """Puts the package of an image layout into a remote of one of KINDS."""
+def placed_package(
+    kind: str, directory: Path, layout: Path, *, is_trusted: bool = True
+) -> Iterator[PlacedPackage]:
+    """Puts the package of an image layout into a remote of one of KINDS.
+
+    `is_trusted`: with its encoded forms.
+    """
+    trust = f"trust_encoded = {str(is_trusted).lower()}"
     if kind == "registry":
         server = DockerRegistry(directory / "registry")
         storage = directory / "registry" / "storage" / "docker" / "registry" / "v2"
@@ -56,7 +62,7 @@ def placed_package(kind: str, directory: Path, layout: Path) -> Iterator[PlacedP
             server.push(layout, "mail", "latest")
             yield PlacedPackage(
                 kind,
-                web_remote("registry", server.port),
+                web_remote("registry", server.port, trust),
                 storage / "blobs" / "sha256",
                 storage / "repositories" / "mail" / "_layers" / "sha256",
             )
@@ -67,10 +73,11 @@ def placed_package(kind: str, directory: Path, layout: Path) -> Iterator[PlacedP
     shutil.copytree(layout, site / "mail")
     blobs = site / "mail" / "blobs" / "sha256"
     if kind == "directory":
-        yield PlacedPackage(kind, f'[garage]\nkind = "directory"\npath = "{site}"\n', blobs, None)
+        remotes = f'[garage]\nkind = "directory"\npath = "{site}"\n{trust}\n'
+        yield PlacedPackage(kind, remotes, blobs, None)
         return
     nginx = NginxServer(directory / "nginx", site)
     try:
-        yield PlacedPackage(kind, web_remote("http", nginx.port), blobs, None)
+        yield PlacedPackage(kind, web_remote("http", nginx.port, trust), blobs, None)
     finally:
         nginx.stop()

@@ -39,6 +39,7 @@ class _Found:
 
     opened: OpenedRemote
     reference: PackageReference
+    trusts_encoded: bool
     manifest: PackageManifest
     started_s: float
 
@@ -82,14 +83,14 @@ class RemoteFetcher:
         """Brings a package whole, or leaves nothing but bytes for a later try.
 
         `encoded_for`: the digest of a base model; what the package holds encoded for it comes
-        too, when it can be had. `within_s` is the time the caller has. Raises NotFoundError
-        (package, or remote unknown or not the tenant's), ServiceUnavailableError with a delay,
-        DataCorruptError, AdapterRejectedError, PermissionDeniedError, QueueFullError,
-        ResourcePressureError.
+        too, when it can be had and the remote is trusted with that. `within_s` is the time the
+        caller has. Raises NotFoundError (package, or remote unknown or not the tenant's),
+        ServiceUnavailableError with a delay, DataCorruptError, AdapterRejectedError,
+        PermissionDeniedError, QueueFullError, ResourcePressureError.
         """
         async with self._finding(tenant_id, reference, within_s) as found:
             wanted = dict(found.manifest.layers)
-            if encoded_for is not None:
+            if encoded_for is not None and found.trusts_encoded:
                 encoded = found.manifest.encoded_for(encoded_for)
                 if encoded is not None:
                     wanted["encoded"] = encoded
@@ -125,7 +126,8 @@ class RemoteFetcher:
         remote = self._remotes.get(reference.remote)
         if remote is None or not remote.is_open_to(tenant_id):
             raise NotFoundError(
-                "you have no such remote: the node's operator sets them up", field="package"
+                "you have no such remote: the node's operator sets them up (docs/remotes.md)",
+                field="package",
             )
         started_s = self._clock_s()
         try:
@@ -137,7 +139,7 @@ class RemoteFetcher:
                     self._ledger.check(remote.name, str(reference))
                     opened = await self._source(remote)
                     manifest = await self._resolve(opened, reference)
-                    yield _Found(opened, reference, manifest, started_s)
+                    yield _Found(opened, reference, remote.trusts_encoded, manifest, started_s)
         except TimeoutError:
             raise ServiceUnavailableError(
                 "the package is not here yet: what has arrived is kept, try again",

@@ -68,6 +68,8 @@ class Remote:
     name: str
     tenants: frozenset[str] | None
     """None for all."""
+    trusts_encoded: bool
+    """Whether encoded forms of its packages may become what all tenants of an adapter get."""
     place: WebPlace | DirectoryPlace | FsspecPlace
 
     def is_open_to(self, tenant_id: str) -> bool:
@@ -116,10 +118,16 @@ def _remote(name: str, value: Any, errors: list[str]) -> Remote | None:
     elif kind is not None:
         table.wrong("kind", "registry, http, directory or fsspec")
     tenants = table.texts("tenants")
+    trusts_encoded = table.flag("trust_encoded")
     table.finish()
     if place is None:
         return None
-    return Remote(name=name, tenants=None if tenants is None else frozenset(tenants), place=place)
+    return Remote(
+        name=name,
+        tenants=None if tenants is None else frozenset(tenants),
+        trusts_encoded=trusts_encoded,
+        place=place,
+    )
 
 
 def _web_place(table: _Table, kind: Literal["registry", "http"]) -> WebPlace | None:

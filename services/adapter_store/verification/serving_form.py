@@ -29,9 +29,8 @@ CODEC = "edgelora"
 _FEATURE_MULTIPLE = 32
 """The codec's blocks."""
 MAX_CANDIDATE_ERROR = 0.3
-"""Relative error of all products that a form made elsewhere may have: what is measured on a few texts
-must not stand for weights of another adapter. The codec leaves at most 0.25 at its lowest level, but
-of adapters of a few thousand parameters."""
+"""Relative error of all products that a form made elsewhere may have: a few texts do not tell it
+from another adapter. The codec leaves at most 0.25, except of a few thousand parameters."""
 
 
 class FormChoice:

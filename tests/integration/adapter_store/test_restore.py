@@ -93,10 +93,11 @@ async def running(process, placed):
 
 
 @asynccontextmanager
-async def node(tmp_path, *forms, kind="directory", **settings):
+async def node(tmp_path, *forms, kind="directory", is_trusted=True, **settings):
     """A node, and a remote with a package that has these encoded forms."""
     write_package(tmp_path / "peft", tmp_path / "layout", "latest", forms)
-    with placed_package(kind, tmp_path, tmp_path / "layout") as placed:
+    layout = tmp_path / "layout"
+    with placed_package(kind, tmp_path, layout, is_trusted=is_trusted) as placed:
         (tmp_path / "remotes.toml").write_text(placed.remotes)
         process = StoreProcess(
             tmp_path,
@@ -141,6 +142,21 @@ async def test_restore_with_the_layer_moves_its_bytes_and_changes_nothing(tmp_pa
         restored, moved_bytes = await found.restore()
         assert moved_bytes == len(form.data)
         assert restored.certificate == certificate
+
+
+@pytest.mark.parametrize(("level", "is_own"), [(3.2, True), (4.5, False)])
+async def test_form_of_a_remote_that_is_not_trusted_serves_when_the_node_made_the_same(
+    tmp_path, level, is_own
+):
+    form = form_of(tmp_path / "peft", FILES, level)
+    async with node(tmp_path, form, is_trusted=False) as found:
+        installed, moved_bytes = await found.install()
+        assert moved_bytes == FILES_BYTES
+        assert installed.certificate.form == ServingForm.SERVING_FORM_ENCODED_3
+        await found.evict()
+        restored, moved_bytes = await found.restore()
+        assert moved_bytes == (len(form.data) if is_own else FILES_BYTES)
+        assert restored.certificate == installed.certificate
 
 
 async def test_restore_without_the_layer_makes_the_same_form_and_does_not_measure_it(

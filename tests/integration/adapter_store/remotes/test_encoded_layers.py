@@ -81,6 +81,16 @@ async def test_form_for_no_base_model_of_ours_stays_where_it_is(fetcher, package
     assert fetcher.counters.bytes_moved == files_bytes(package)
 
 
+async def test_form_of_a_remote_that_is_not_trusted_comes_only_when_it_is_known(tmp_path, package):
+    with placed_package("directory", tmp_path, package.layout, is_trusted=False) as placed:
+        fetcher = open_fetcher(tmp_path, placed.remotes)
+        fetched = await fetcher.fetch_package("office", MAIL, encoded_for=BASE)
+        assert fetched.encoded_path is None
+        assert fetcher.counters.bytes_moved == files_bytes(package)
+        assert (await fetch_known(fetcher)).path.read_bytes() == ENCODED
+        await fetcher.aclose()
+
+
 async def test_known_form_comes_alone_and_moves_only_its_bytes(tmp_path, fetcher):
     fetched = await fetch_known(fetcher)
     assert isinstance(fetched, FetchedEncoded)

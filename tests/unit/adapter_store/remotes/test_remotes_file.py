@@ -44,12 +44,14 @@ token_file = "HERE/secret"
 [usb]
 kind = "directory"
 path = "/media/usb"
+trust_encoded = true
 [cloud]
 kind = "fsspec"
 url = "s3://bucket/adapters"
 options = { anon = false, endpoint_url = "https://s3.example" }
 secret_options = { secret = "HERE/secret" }
 """)
+    assert {name for name, remote in remotes.items() if remote.trusts_encoded} == {"usb"}
     garage, site = remotes["garage"], remotes["site"]
     assert isinstance(garage.place, WebPlace)
     assert isinstance(site.place, WebPlace)
