@@ -112,18 +112,24 @@ class HabitBook:
 
     def tenant_chances(self, tenant_id: str, now: Now, *, is_after_start: bool) -> list[Chance]:
         """The chances of one tenant's adapters, looked at anew, likeliest next one first."""
-        outlooks = [self._look(habits, now) for habits in self._users.get(tenant_id, {}).values()]
+        users = self._users.get(tenant_id, {})
+        outlooks = [self._look(habits, now) for habits in users.values()]
+        self._outlooks.update(zip(((tenant_id, user) for user in users), outlooks, strict=True))
+        self._views.pop(tenant_id, None)
         least = self._start_share if is_after_start else 0.0
         return sorted(
             _tenant_chances(tenant_id, outlooks, least), key=lambda each: (-each.soon, each.digest)
         )
 
     def reasons(self, tenant_id: str, digest: str, now: Now) -> list[str]:
-        """Why an adapter is expected, in the words of the user who will most likely want it."""
+        """Why an adapter is expected, in the words of the user who will most likely want it.
+
+        Looks at nobody anew: every user of a tenant for each of its adapters would take long.
+        """
         users = [
             (outlook.activity * outlook.next_use[digest], user, habits)
             for user, habits in self._users.get(tenant_id, {}).items()
-            if digest in (outlook := self._look(habits, now)).next_use
+            if (outlook := self._outlooks.get((tenant_id, user))) and digest in outlook.next_use
         ]
         if not users:
             return []

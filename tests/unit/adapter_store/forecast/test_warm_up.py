@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.adapter_store.forecast.habit_book import MAX_SIZE, MAX_TENANT_SIZE
+from services.adapter_store.forecast.habits import UserHabits
 from services.adapter_store.forecast.settings import WarmUpSettings
 from services.adapter_store.forecast.warm_up import QUIET_S
 from tests.support.habit_node import (
@@ -48,6 +49,20 @@ def test_state_tells_chances_and_reasons(tmp_path):
         assert "after the adapter before, after a break" in state.forecasts[0].reasons
         assert sum(each.probability for each in state.forecasts) <= 1.0
         assert node.warm_up.state("nobody").forecasts == []
+
+
+def test_state_looks_at_every_user_once_however_many_adapters_it_tells_of(tmp_path, monkeypatch):
+    with habit_node(tmp_path) as node:
+        for user in range(20):
+            for adapter in (A, B, C):
+                node.warm_up.note_use("tenant", str(user), adapter)
+        looks = []
+        outlook = UserHabits.outlook
+        monkeypatch.setattr(
+            UserHabits, "outlook", lambda *given: looks.append(1) or outlook(*given)
+        )
+        assert len(node.warm_up.state("tenant").forecasts) == 3
+        assert len(looks) == 20
 
 
 def test_what_was_asked_is_not_asked_again_until_it_should_have_come(tmp_path):
