@@ -13,15 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.result import BenchError
+from edgelora.adapter_encoding import encode_adapter
 from edgelora.adapter_package import write_package
 from edgelora.local_stack.ports import HOST, choose_port
 from edgelora.local_stack.processes import ChildProcess
+from services.chassis.base_model import BaseModel
 
 SERVER = "Python's http.server over the loopback interface"
 REMOTE = "site"
 _READY_LIMIT_S = 20.0
 _POLL_S = 0.05
 _STOP_GRACE_S = 2.0
+_LEVEL = 3.2
+"""Of encoded forms: the one nodes take first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +35,22 @@ class PackageSite:
     remotes_file: Path
     _directory: Path
 
-    def publish(self, adapter: Path, name: str) -> str:
-        """Packs a PEFT adapter and returns what a tenant calls it."""
-        write_package(adapter, self._directory / name, "latest")
+    def publish(self, adapter: Path, name: str, encoded_for: BaseModel | None = None) -> str:
+        """Packs a PEFT adapter and returns what a tenant calls it.
+
+        `encoded_for`: a base model whose nodes find the encoded form in the package too.
+        """
+        forms = []
+        if encoded_for is not None:
+            form = encode_adapter(
+                adapter,
+                base_digest=encoded_for.digest,
+                targets=encoded_for.targets,
+                num_layers=encoded_for.num_layers,
+                level=_LEVEL,
+            )
+            forms.append(form)
+        write_package(adapter, self._directory / name, "latest", forms)
         return f"{REMOTE}/{name}"
 
 

@@ -22,6 +22,7 @@ SLOTS = 4
 _NUM_FLASH, _NUM_FLASH_ELSEWHERE = 6, 20
 """More than a node's slots: 16 unless its operator chose others."""
 _NUM_REMOTE = 3
+"""Of each kind."""
 _REMOTE_ROOM = 2.5
 """Adapters of the remote that fit on flash together."""
 
@@ -33,17 +34,20 @@ class TierNode:
     flash: list[PlacedAdapter]
     remote: list[PlacedAdapter]
     """Empty on a node that was there before: its operator names the remotes."""
+    encoded: list[PlacedAdapter]
+    """As many, whose packages hold the encoded form too."""
 
-    def order(self) -> list[PlacedAdapter]:
+    def order(self, number: int) -> list[PlacedAdapter]:
         """One round: with the least recently used going, each is out when it comes again.
 
-        Two of flash follow each of the remote, so that the one that leaves flash for the next has
-        left the slots before.
+        Packages with and without an encoded form take turns by round. Two of flash follow each of
+        the remote, so that the one that leaves flash for the next has left the slots before.
         """
+        packages = self.encoded if number % 2 else self.remote
         order: list[PlacedAdapter] = []
         for index, placed in enumerate(self.flash):
             if index % 2 == 0:
-                order += self.remote[index // 2 : index // 2 + 1]
+                order += packages[index // 2 : index // 2 + 1]
             order.append(placed)
         return order
 
@@ -54,7 +58,7 @@ async def tier_node(options: BenchOptions, model: BaseModel) -> AsyncIterator[Ti
     async with AsyncExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgelora-bench-")))
         is_own = options.address is None
-        count = _NUM_FLASH + _NUM_REMOTE if is_own else _NUM_FLASH_ELSEWHERE
+        count = _NUM_FLASH + 2 * _NUM_REMOTE if is_own else _NUM_FLASH_ELSEWHERE
         files = [
             await asyncio.to_thread(
                 write_random_adapter,
@@ -68,7 +72,7 @@ async def tier_node(options: BenchOptions, model: BaseModel) -> AsyncIterator[Ti
         ]
         if not is_own:
             node = await stack.enter_async_context(deployment(options))
-            yield TierNode([await node.register(directory) for directory in files], [])
+            yield TierNode([await node.register(directory) for directory in files], [], [])
             return
         site = await stack.enter_async_context(package_site(root))
         flash_bytes = await _flash_bytes(files[0], options, root)
@@ -88,9 +92,12 @@ async def tier_node(options: BenchOptions, model: BaseModel) -> AsyncIterator[Ti
         remote = [PlacedAdapter(client, f"remote-{number}") for number in range(_NUM_REMOTE)]
         for placed, directory in zip(flash, files, strict=False):
             await client.register_adapter(directory, alias=placed.alias)
-        for placed, directory in zip(remote, files[_NUM_FLASH:], strict=True):
-            await client.install_adapter(site.publish(directory, placed.alias), alias=placed.alias)
-        yield TierNode(flash, remote)
+        encoded = [PlacedAdapter(client, f"encoded-{number}") for number in range(_NUM_REMOTE)]
+        for placed, directory in zip([*remote, *encoded], files[_NUM_FLASH:], strict=True):
+            base = model if placed in encoded else None
+            package = await asyncio.to_thread(site.publish, directory, placed.alias, base)
+            await client.install_adapter(package, alias=placed.alias)
+        yield TierNode(flash, remote, encoded)
 
 
 async def _flash_bytes(adapter: Path, options: BenchOptions, root: Path) -> int:

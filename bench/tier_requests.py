@@ -41,6 +41,8 @@ class TierAnswer:
     """Of the load it waited for; None in memory."""
     bytes_read: int
     """From flash."""
+    remote_bytes: int
+    """From the remote."""
 
 
 async def ask(client: EdgeLoraClient, adapter: str | None, prompt: str) -> Answer:
@@ -74,7 +76,7 @@ async def ask_tier(
     after = await _usage(placed)
     tier = next(name for name in TIERS if _hits(after, name) > _hits(before, name))
     if tier == "memory":
-        return TierAnswer(tier=tier, answer=answer, stages=None, bytes_read=0)
+        return TierAnswer(tier=tier, answer=answer, stages=None, bytes_read=0, remote_bytes=0)
     # Workers report their loads a moment later.
     limit_s = time.monotonic() + _REPORT_LIMIT_S
     while after.num_loads == before.num_loads:
@@ -87,6 +89,7 @@ async def ask_tier(
         answer=answer,
         stages=after.last_load,
         bytes_read=after.flash_bytes_read - before.flash_bytes_read,
+        remote_bytes=after.remote_bytes_read - before.remote_bytes_read,
     )
 
 

@@ -1,11 +1,12 @@
 """`tiers`: what it takes until an adapter is ready to run, from memory, flash and a remote.
 
-A running stack with 4 slots. Six adapters take turns in the slots; three more take turns on a flash
-tier with room for two of them, and come back from a static HTTP server. Rank 16 on all linear
-modules. Requests come one at a time; the store's counters say which tier each was served from.
-"Ready" is the node's own figure of what a request waited for its adapter, "first token" the
-client's. A reference in memory is timed in this process, on the engine's own slot table, for the
-node's figure is zero.
+A running stack with 4 slots. Six adapters take turns in the slots; six more take turns on a flash
+tier with room for two of them, and come back from a static HTTP server: three as their original
+files, three as the encoded form that their packages hold too. Rank 16 on all linear modules.
+Requests come one at a time; the store's counters say which tier each was served from. "Ready" is
+the node's own figure of what a request waited for its adapter, "first token" the client's. A
+reference in memory is timed in this process, on the engine's own slot table, for the node's figure
+is zero.
 
 Then streams run with one adapter while ten short requests a second come: for an adapter in memory,
 or for ones that have to be loaded each time. The gaps between the streams' tokens are compared, in
@@ -17,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.deployment import PlacedAdapter, load_base_model
@@ -33,7 +34,9 @@ from services.inference.engine.adapter_slots import AdapterSlots
 
 _PROMPT_TOKENS = 16
 _STAGES = ("remote_s", "fetch_s", "check_s", "decode_s", "prove_s")
-_LIMITS_MS = {"memory": 1.0, "flash": 20.0, "remote": 500.0}
+_ENCODED = "remote, encoded form"
+_ROWS = (*TIERS, _ENCODED)
+_LIMITS_MS = {"memory": 1.0, "flash": 20.0, _ENCODED: 500.0}
 _MAX_GAP_GROWTH = 1.1
 _CASES = ("alone", "requests, adapter in memory", "requests, adapters loaded")
 
@@ -64,10 +67,13 @@ async def _run(options: BenchOptions) -> BenchResult:
         for number in range(plan.num_rounds + 1):
             options.progress(f"round {number} of {plan.num_rounds}")
             found: list[TierAnswer] = []
-            for index, one in enumerate(placed.order()):
+            for index, one in enumerate(placed.order(number)):
                 seed = f"{options.seed} {number} {index}"
-                found.append(await ask_tier(one, writer, _PROMPT_TOKENS, seed))
-                found.append(await ask_tier(one, writer, _PROMPT_TOKENS, f"{seed} again"))
+                for text in (seed, f"{seed} again"):
+                    answer = await ask_tier(one, writer, _PROMPT_TOKENS, text)
+                    if answer.tier == "remote" and one in placed.encoded:
+                        answer = replace(answer, tier=_ENCODED)
+                    found.append(answer)
                 prompt = writer.write(_PROMPT_TOKENS, f"{seed} base")
                 base.append(await ask(one.client, None, prompt))
             # The first round fills the tiers.
@@ -132,7 +138,7 @@ def _result(
     described: dict[str, Any],
 ) -> BenchResult:
     by_tier = {
-        tier: found for tier in TIERS if (found := [one for one in answers if one.tier == tier])
+        tier: found for tier in _ROWS if (found := [one for one in answers if one.tier == tier])
     }
     ready_s = {tier: [one.answer.ready_s for one in found] for tier, found in by_tier.items()}
     ready_s["memory"] = [
@@ -210,6 +216,7 @@ def _stage_row(tier: str, found: Sequence[TierAnswer]) -> dict[str, Any]:
             name.removesuffix("_s"): _milliseconds([getattr(one, name) for one in stages], 50)
             for name in _STAGES
         },
+        "remote_bytes": round(median([one.remote_bytes for one in found])),
     }
 
 
