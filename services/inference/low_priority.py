@@ -6,6 +6,7 @@ import os
 import threading
 
 _NICENESS = 5
+_LOWEST = 19
 
 
 def lower_thread_priority() -> None:
@@ -14,4 +15,7 @@ def lower_thread_priority() -> None:
     Linux counts a thread as a process here (setpriority(2), notes).
     """
     if hasattr(os, "setpriority") and os.uname().sysname == "Linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        thread = threading.get_native_id()
+        # Beside the process's own: that one may have been started with less than usual.
+        niceness = os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS
+        os.setpriority(os.PRIO_PROCESS, thread, min(niceness, _LOWEST))
