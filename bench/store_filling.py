@@ -56,7 +56,8 @@ def evict(directory: Path, count: int) -> list[float]:
             UsageLedger(storage.reader.usage()),
             budget_bytes=storage.blobs.total_bytes,
             min_residency_s=0.0,
-            in_use=frozenset,
+            held=frozenset,
+            busy=frozenset,
             unix_clock_s=time.time,
         )
         num_evictable = len(storage.writer.evictable())

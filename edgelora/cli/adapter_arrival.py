@@ -155,5 +155,6 @@ def _print(response: RegisterAdapterResponse, *, as_json: bool) -> None:
         )
         return
     what = "registered" if response.is_new else "was registered before:"
-    name = f" as {response.alias.name}" if has_alias else ""
+    alias = response.alias
+    name = f" as {alias.name} (generation {alias.generation})" if has_alias else ""
     click.echo(f"{what} {response.adapter.digest}{name}")

@@ -24,6 +24,9 @@ from edgelora.v1.gateway_service_pb2 import ListAdaptersResponse
 def list_(limit: int | None, as_json: bool, **where: Any) -> None:
     """List the tenant's adapters, newest first.
 
+    Resident is what a worker has in memory, registered what is on flash or at its remote. Digests
+    are cut here; show and --json print them whole.
+
     \b
     Examples:
       edgelora adapters list --tenant office

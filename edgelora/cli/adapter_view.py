@@ -95,12 +95,16 @@ def _certificate_rows(certificate: Mapping[str, Any] | None) -> list[tuple[str, 
         )
     elif certificate["form"] != "exact":
         rows.append(("measured loss", document.get("why_not_measured") or "not measured"))
-    if certificate["task_metric_before"] is not None:
+    task = (document.get("measurement") or {}).get("task")
+    if task is not None:
+        before = task["tokens_right"]
+        after = before - task["tokens_lost"] + task["tokens_gained"]
         rows.append(
             (
                 "its own probe",
-                f"{_percent(certificate['task_metric_before'])} right before encoding, "
-                f"{_percent(certificate['task_metric_after'])} after",
+                f"{before} of {task['divergence']['positions']} tokens right before encoding, "
+                f"{after} after; whole answers {_percent(task['before'])}, "
+                f"{_percent(task['after'])} after",
             )
         )
     return rows

@@ -73,7 +73,13 @@ def show(adapter: str, as_json: bool, **where: Any) -> None:
 @connection_options
 @json_option
 def alias(name: str, adapter: str, expect: int | None, as_json: bool, **where: Any) -> None:
-    """Let the alias NAME point to ADAPTER, a digest or another alias."""
+    """Let the alias NAME point to ADAPTER, a digest or another alias.
+
+    \b
+    Examples:
+      edgelora adapters alias post mail --tenant office
+      edgelora adapters alias post letters --expect 1 --tenant office
+    """
 
     async def set_alias(client: EdgeLoraClient) -> Any:
         digest = adapter
@@ -96,7 +102,12 @@ def alias(name: str, adapter: str, expect: int | None, as_json: bool, **where: A
 @connection_options
 @json_option
 def pin(adapter: str, as_json: bool, **where: Any) -> None:
-    """Keep ADAPTER on flash and, while there is room, in memory."""
+    """Keep ADAPTER, an alias or digest, on flash and, while there is room, in memory.
+
+    \b
+    Example:
+      edgelora adapters pin mail --tenant office
+    """
     _set_pinned(where, adapter, is_pinned=True, as_json=as_json)
 
 
@@ -105,7 +116,12 @@ def pin(adapter: str, as_json: bool, **where: Any) -> None:
 @connection_options
 @json_option
 def unpin(adapter: str, as_json: bool, **where: Any) -> None:
-    """Let ADAPTER go when room is needed."""
+    """Let ADAPTER, an alias or digest, go when room is needed.
+
+    \b
+    Example:
+      edgelora adapters unpin mail --tenant office
+    """
     _set_pinned(where, adapter, is_pinned=False, as_json=as_json)
 
 
@@ -114,7 +130,13 @@ def unpin(adapter: str, as_json: bool, **where: Any) -> None:
 @connection_options
 @json_option
 def remove(adapter: str, as_json: bool, **where: Any) -> None:
-    """Remove ADAPTER: an alias alone, or a digest with all its aliases."""
+    """Remove ADAPTER: an alias alone, or a digest with all its aliases.
+
+    \b
+    Examples:
+      edgelora adapters remove letters --tenant office
+      edgelora adapters remove sha256:DIGEST --tenant office
+    """
     response = call_node(where, lambda client: client.delete_adapter(adapter))
     if as_json:
         print_json(

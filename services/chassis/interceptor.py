@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import traceback
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -30,7 +29,7 @@ from edgelora.errors import (
     InvalidRequestError,
     to_status,
 )
-from services.chassis.logs import get_logger
+from services.chassis.logs import code_places, get_logger
 
 REQUEST_ID_KEY = "x-request-id"
 _MAX_REQUEST_ID_LENGTH = 64
@@ -220,12 +219,9 @@ class _Call:
         raise AssertionError("abort always raises")
 
     async def abort_unexpected(self, error: Exception) -> NoReturn:
-        # The message of an unknown exception may hold what a user typed: log places, not words.
-        frames = [
-            f"{frame.filename}:{frame.lineno}"
-            for frame in traceback.extract_tb(error.__traceback__)
-        ]
-        get_logger().error("unexpected_error", error_type=type(error).__name__, frames=frames[-12:])
+        get_logger().error(
+            "unexpected_error", error_type=type(error).__name__, frames=code_places(error)
+        )
         request_id = structlog.contextvars.get_contextvars().get("request_id", "")
         message = f"an internal error occurred: report request id {request_id}"
         await self.abort(InternalError(message, metadata={"request_id": str(request_id)}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import traceback
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
@@ -38,6 +39,15 @@ def configure_logging(service: str, level: str = "info") -> None:
     # gRPC logs a traceback when a client leaves in the middle of a write to it. That is no fault,
     # and the call's own line tells of it; what a handler raises never gets past the interceptor.
     logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)
+
+
+def code_places(error: BaseException) -> list[str]:
+    """Where an exception nobody expected came from, innermost last.
+
+    Its message may hold what a user typed: places are logged, not words.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{frame.filename}:{frame.lineno}" for frame in frames[-12:]]
 
 
 class _LossyLines:

@@ -65,7 +65,9 @@ def check_digest(digest: str, field: str) -> None:
 def check_adapter_name(name: str, field: str) -> None:
     """Checks an alias or digest."""
     if not _DIGEST.fullmatch(name) and (not _ALIAS.fullmatch(name) or not name.strip(".")):
-        raise _invalid(field, f"must be an alias or a digest: an alias {_ALIAS_RULE}")
+        raise _invalid(
+            field, f"must be an alias or a digest: an alias {_ALIAS_RULE}, a digest {_DIGEST_RULE}"
+        )
 
 
 def check_set_alias(request: pb.SetAdapterAliasRequest) -> None:

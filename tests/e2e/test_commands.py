@@ -88,7 +88,9 @@ def test_from_a_new_tenant_to_an_answer_and_back(up, adapter):
 def test_tables_and_lines_are_for_people(up, adapter):
     who = ("--tenant", "shared")
     said = up.run("adapters", "add", str(adapter), "--alias", "letters", *who)
-    assert re.fullmatch(r"(registered|was registered before:) sha256:\w{64} as letters\n", said)
+    assert re.fullmatch(
+        r"(registered|was registered before:) sha256:\w{64} as letters \(generation \d+\)\n", said
+    )
     heading, row = up.run("adapters", "list", *who).splitlines()
     assert heading.split() == [
         "aliases",

@@ -106,7 +106,7 @@ class RegistryWriter(Registry):
             _check_generation(current, wish.expected_generation)
         elif current is not None and current.digest != digest and not wish.may_replace:
             raise AlreadyExistsError(
-                "the alias points to another adapter: choose another, or ask to replace it",
+                "the alias points to another adapter: choose another, or replace it (`--replace`)",
                 field="alias",
                 metadata={"generation": str(current.generation)},
             )

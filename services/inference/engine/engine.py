@@ -15,7 +15,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from edgelora.errors import EdgeLoraError, InternalError, ServiceUnavailableError
-from services.chassis.logs import get_logger
+from services.chassis.logs import code_places, get_logger
 from services.inference.backends.base import Backend
 from services.inference.engine.adapter_loader import AdapterLoader, InlineLoader, LoaderThread
 from services.inference.engine.adapter_slots import AdapterSlots
@@ -228,7 +228,9 @@ class Engine:
                 self._run_commands(steps)
             self._publish(steps, doorbell)
         except BaseException as error:  # noqa: BLE001 - SystemExit too must end every stream
-            get_logger().critical("engine_died", error=type(error).__name__)
+            get_logger().critical(
+                "engine_died", error=type(error).__name__, frames=code_places(error)
+            )
             self._call(self._die)
         finally:
             steps.adapters.close()

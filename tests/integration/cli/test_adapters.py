@@ -15,7 +15,7 @@ async def test_an_adapter_is_added_by_its_generation_and_shown(command, adapter)
     (adapter / PROBE).write_bytes(b"{}\n")
     said = await command("adapters", "add", str(adapter), "--alias", "mail", "--expect", "0")
     assert said.startswith("registered sha256:")
-    assert said.endswith(" as mail\n")
+    assert said.endswith(" as mail (generation 1)\n")
     assert command.err == "Uploading mail ...\nUploading mail: done\n"
     assert command.gateway.store.probes == [b"{}\n"]
     (adapter / CONFIG).write_bytes(b"[]")
@@ -46,7 +46,7 @@ async def test_a_package_is_installed_with_progress(command):
     said = await command(
         *("adapters", "install", "shop/mail:v2", "--alias", "mail", "--description", "writes mail")
     )
-    assert said.endswith(" as mail\n")
+    assert said.endswith(" as mail (generation 1)\n")
     assert command.err == "Installing shop/mail:v2 ...\nInstalling shop/mail:v2: done\n"
     document = await command.json("adapters", "install", "shop/mail:v2", "--alias", "post")
     assert (document["is_new"], document["alias"]["name"]) == (False, "post")

@@ -25,13 +25,23 @@ def shown(adapter: Adapter, *aliases: AdapterAlias) -> dict[str, str | None]:
 
 
 def test_an_encoded_adapter_says_what_encoding_costs_and_how_it_was_used():
+    task = {
+        "before": 0.903,
+        "after": 0.9,
+        "tokens_right": 132,
+        "tokens_lost": 3,
+        "tokens_gained": 1,
+        "divergence": {"positions": 199},
+    }
     adapter = Adapter(
         digest="sha256:1",
         size_bytes=9_800_000,
         flash_bytes=2_000_000,
         is_pinned=True,
         certificate=AdapterCertificate(
-            document=json.dumps({"why_exact": "", "why_not_measured": ""}),
+            document=json.dumps(
+                {"why_exact": "", "why_not_measured": "", "measurement": {"task": task}}
+            ),
             form=ServingForm.SERVING_FORM_ENCODED_4,
             bits_per_parameter=4.52,
             mean_kl=0.0021,
@@ -61,7 +71,9 @@ def test_an_encoded_adapter_says_what_encoding_costs_and_how_it_was_used():
     assert rows["measured loss"] == (
         "mean KL 0.0021 nats, largest 0.05; same likeliest token 99.5 %"
     )
-    assert rows["its own probe"] == "90.3 % right before encoding, 90.0 % after"
+    assert rows["its own probe"] == (
+        "132 of 199 tokens right before encoding, 130 after; whole answers 90.3 %, 90.0 % after"
+    )
     assert rows["on flash"] == "no: 2.0 MB come from its remote at the next use"
     assert rows["source"] == "shop/mail@sha256:2"
     assert rows["replaced"] == "sha256:0"
