@@ -194,7 +194,8 @@ class Warming:
             return
         async with self._changing:
             with storage_errors():
-                await in_thread(self._flash.evict, move.evict_digests)
+                # They go when it has arrived, not before.
+                await in_thread(self._flash.offer, move.evict_digests)
         forecast.note_restore(await self._arrivals.bring_to_flash(manifest))
 
     def _stored(self, tenant_id: str, digest: str) -> StoredAdapter | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from edgelora.errors import ResourcePressureError
@@ -78,13 +78,12 @@ class FlashTier:
                 # The next start sweeps it.
                 get_logger().warning("blob_not_removed", errno=error.errno)
 
-    def evict(self, digests: Collection[str]) -> None:
-        """Lets contents go that could come from their packages again."""
-        for digest in digests:
-            self.remove(self._registry.evict(digest))
-            self.num_evictions += 1
-        if digests:
-            get_logger().info("flash_evicted", digests=list(digests))
+    def offer(self, digests: Sequence[str]) -> None:
+        """Has these go first, in their order, when room is needed next; as far as they may."""
+        for digest in reversed(digests):
+            content = self._registry.evictable_content(digest)
+            if content is not None:
+                self._order.appendleft((digest, self._last_used_s(content)))
 
     def shelf(self) -> FlashShelf:
         """What the forecast has to know."""
@@ -127,7 +126,13 @@ class FlashTier:
                 "remove or unpin adapters first",
                 metadata={"resource": "flash"},
             )
-        self.evict(chosen)
+        self._evict(chosen)
+
+    def _evict(self, digests: Collection[str]) -> None:
+        for digest in digests:
+            self.remove(self._registry.evict(digest))
+            self.num_evictions += 1
+        get_logger().info("flash_evicted", digests=list(digests))
 
     def _choose(self, excess_bytes: int, in_use: Collection[str]) -> list[str] | None:
         return choose_evictions(

@@ -125,6 +125,17 @@ def test_what_came_a_moment_ago_stays_though_nobody_used_it_yet(storage):
     assert shelf.on_flash() == [3, 4]
 
 
+def test_what_was_offered_goes_first_and_only_for_something_that_came(storage):
+    shelf = Shelf(storage, 3)
+    for number in (1, 2, 3):
+        shelf.arrive(number, at_s=float(number))
+    shelf.tier.offer([digest(3), digest(2), digest(99)])
+    assert shelf.on_flash() == [1, 2, 3]
+    shelf.in_use.add(digest(3))
+    shelf.arrive(4, at_s=4.0)
+    assert shelf.on_flash() == [1, 3, 4]
+
+
 def test_clock_that_was_set_back_for_years_does_not_keep_flash_full_F17(storage):
     shelf = Shelf(storage, 2)
     shelf.arrive(1, at_s=NOW_S)
