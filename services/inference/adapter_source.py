@@ -129,12 +129,13 @@ class AdapterSource:
         files = received.files
         encoded = files.get(AdapterFile.ADAPTER_FILE_ENCODED)
         adapter: LoadableAdapter
+        form = ""
         if encoded is None:
             adapter = self._assemble(digest, files)
         else:
             location, certificate = received.location, received.certificate
-            name = location.encoded_blob if location else encoded_file_hash(certificate)
-            check_encoded(encoded, file_hash=name, digest=digest, base_digest=self._model.digest)
+            form = location.encoded_blob if location else encoded_file_hash(certificate)
+            check_encoded(encoded, file_hash=form, digest=digest, base_digest=self._model.digest)
             adapter = EncodedAdapter(encoded)
         return FetchedAdapter(
             adapter,
@@ -145,6 +146,7 @@ class AdapterSource:
                 fetch_s=fetch_s + mapped_s - started_s,
                 check_s=time.perf_counter() - mapped_s,
             ),
+            form,
         )
 
     def _map(self, location: SharedLocation) -> dict[int, Buffer]:

@@ -42,6 +42,8 @@ class Slot:
     """References taken since it was given to its digest."""
     is_warm_up: bool = False
     """Given to its digest ahead of use."""
+    form: str = ""
+    """The serving form that is written into it."""
 
     @property
     def is_idle(self) -> bool:
@@ -135,6 +137,14 @@ class AdapterSlots:
         """Whether a digest's weights are in a slot."""
         slot = self._by_digest.get(digest)
         return slot is not None and slot.state is SlotState.RESIDENT
+
+    def form_of(self, digest: str) -> str:
+        """The serving form a digest is loaded in; it has a slot."""
+        return self._by_digest[digest].form
+
+    def note_form(self, digest: str, form: str) -> None:
+        """Says which serving form is written into a digest's slot."""
+        self._by_digest[digest].form = form
 
     def acquire(
         self, digests: Sequence[str], now_s: float, wanted: Collection[str] = frozenset()

@@ -164,6 +164,7 @@ class AdapterTraffic:
 
     def _write(self, digest: str, slot: int, fetched: FetchedAdapter) -> None:
         self._being_written.add(digest)
+        self._slots.note_form(digest, fetched.form)
         # What waits for the end of the load must not keep the adapter itself.
         done = partial(self._finish_load, digest, fetched.reference, fetched.cost)
         self._loader.load(slot, fetched.adapter, done)

@@ -40,6 +40,9 @@ class FetchedAdapter:
     reference: CanaryReference | None = None
     """None: it was not measured."""
     cost: FetchCost = FetchCost()
+    form: str = ""
+    """Tells the serving forms of a digest apart: the hash of an encoded file, empty for the
+    original. Registering again may change it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

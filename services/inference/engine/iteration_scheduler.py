@@ -232,6 +232,7 @@ class IterationScheduler:
                 continue
             if not all(self.slots.is_resident(digest) for digest in sequence.digests):
                 continue
+            sequence.take_forms(tuple(map(self.slots.form_of, sequence.digests)))
             shared = self.prefixes.take(sequence)
             num_blocks = self.blocks.blocks_for(len(sequence.token_ids)) - len(shared)
             if not self._make_blocks_free(sequence, num_blocks):

@@ -1,8 +1,8 @@
 """Finds the KV blocks that a sequence's first tokens already have, and offers its own.
 
 A block's key is a SHA-256 over all its keys and values depend on and who may see them: tenant,
-base model, adapters with their strengths, every token before it and its own. A match is therefore
-the same tenant's own work, and the same numbers.
+base model, adapters with their serving forms and strengths, every token before it and its own. A
+match is therefore the same tenant's own work, and the same numbers.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from services.inference.engine.kv_blocks import KvBlockPool
 from services.inference.engine.sequence import AdapterUse, Sequence
 
 
-def root_key(tenant_id: str, base_digest: str, adapters: tuple[AdapterUse, ...]) -> bytes:
+def root_key(
+    tenant_id: str, base_digest: str, adapters: tuple[AdapterUse, ...], forms: tuple[str, ...]
+) -> bytes:
     """What the keys of a sequence's blocks start from. JSON tells every field from the next."""
-    uses = [[use.digest, use.weight] for use in adapters]
+    uses = [[use.digest, form, use.weight] for use, form in zip(adapters, forms, strict=True)]
     return hashlib.sha256(json.dumps([tenant_id, base_digest, uses]).encode()).digest()
 
 
@@ -100,7 +102,9 @@ class PrefixCache:
             return []
         keys, size = sequence.block_keys, self._blocks.block_size
         parent = (
-            keys[-1] if keys else root_key(sequence.tenant_id, self._base_digest, sequence.adapters)
+            keys[-1]
+            if keys
+            else root_key(sequence.tenant_id, self._base_digest, sequence.adapters, sequence.forms)
         )
         for start in range(len(keys) * size, num_blocks * size, size):
             tokens = array("i", sequence.token_ids[start : start + size]).tobytes()

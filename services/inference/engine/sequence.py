@@ -118,6 +118,8 @@ class Sequence:
     """Whose it is; None shares no KV blocks."""
     num_prompt_tokens: int = field(init=False)
 
+    forms: tuple[str, ...] = field(default=(), init=False)
+    """Serving forms of its adapters, as they were when it last got its slots."""
     status: SequenceStatus = field(default=SequenceStatus.WAITING, init=False)
     num_cached_tokens: int = field(default=0, init=False)
     """Tokens whose keys and values are in the KV cache."""
@@ -147,6 +149,12 @@ class Sequence:
     def digests(self) -> tuple[str, ...]:
         """Digests of its adapters."""
         return tuple(use.digest for use in self.adapters)
+
+    def take_forms(self, forms: tuple[str, ...]) -> None:
+        """Notes in which forms its adapters are loaded; other ones make other keys and values."""
+        if forms != self.forms:
+            self.forms = forms
+            self.block_keys.clear()
 
     @property
     def num_output_tokens(self) -> int:

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from services.inference.engine.events import Completed, Failed
+from services.inference.engine.fetched_adapter import FetchedAdapter
 from services.inference.engine.prefix_cache import root_key
 from services.inference.engine.sequence import AdapterUse, Priority, SequenceStatus
+from tests.support.stand_in_backend import stand_in_weights
 from tests.support.step_bench import BLOCK_SIZE, StepBench, fetched, solo_text
 
 PROMPT = list(range(1, 14))  # three full blocks and one token
@@ -98,6 +100,23 @@ def test_an_adapter_that_left_its_slot_finds_its_blocks_when_it_is_back():
     assert texts[0][0] == texts[2][0] == solo_text(PROMPT, (1,), 6)
 
 
+def test_what_another_serving_form_of_an_adapter_computed_is_not_found():
+    bench = StepBench(num_slots=1, num_blocks=64)
+    found = []
+    for weights in (1, 2, 1):
+        one = bench.add(PROMPT, (1,))
+        bench.step()
+        (wanted,) = bench.wanted
+        bench.wanted.clear()
+        form = FetchedAdapter(stand_in_weights(weights), form=f"form {weights}")
+        bench.loop.adapters.load(wanted.digest, form)
+        bench.run()
+        assert bench.text(one) == solo_text(PROMPT, (weights,), 6)
+        found.append(bench.end(one).num_cached_prompt_tokens)
+        run(bench, OTHER, adapters=(3,))  # takes the slot
+    assert found == [0, 0, 12]
+
+
 def test_a_hit_waits_for_its_adapter_like_everybody():
     bench = StepBench(num_slots=1, num_blocks=64)
     run(bench, adapters=(1,))
@@ -113,14 +132,15 @@ def test_a_hit_waits_for_its_adapter_like_everybody():
 def test_every_identity_field_is_told_from_the_next():
     use = AdapterUse("a", 1.0)
     keys = [
-        root_key("t", "b", ()),
-        root_key("tb", "", ()),
-        root_key('t", "b', "", ()),
-        root_key("t", "b", (use,)),
-        root_key("t", "b", (AdapterUse("a", 0.5),)),
-        root_key("t", "b", (AdapterUse("a", float(np.nextafter(1.0, 2.0))),)),
-        root_key("t", "b", (use, AdapterUse("b", 1.0))),
-        root_key("t", "b", (AdapterUse("b", 1.0), use)),
+        root_key("t", "b", (), ()),
+        root_key("tb", "", (), ()),
+        root_key('t", "b', "", (), ()),
+        root_key("t", "b", (use,), ("",)),
+        root_key("t", "b", (use,), ("f",)),
+        root_key("t", "b", (AdapterUse("a", 0.5),), ("",)),
+        root_key("t", "b", (AdapterUse("a", float(np.nextafter(1.0, 2.0))),), ("",)),
+        root_key("t", "b", (use, AdapterUse("b", 1.0)), ("", "")),
+        root_key("t", "b", (AdapterUse("b", 1.0), use), ("", "")),
     ]
     assert len(set(keys)) == len(keys)
 
