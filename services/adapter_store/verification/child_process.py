@@ -7,11 +7,13 @@ import hashlib
 import os
 import sys
 from asyncio import StreamReader
+from asyncio.subprocess import Process
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgelora.errors import ResourcePressureError
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import storage_errors
 from services.adapter_store.verification.child_protocol import LENGTH_BYTES
@@ -63,24 +65,16 @@ async def run_child(
     """Starts `python -I -m module`, gives it orders and open files, and takes its answer.
 
     Returns the answer's JSON, not yet looked at, and what went into `payload`; None when nothing
-    came. Raises ChildFailedError, and ResourcePressureError when the payload can not be written.
+    came. Raises ChildFailedError, and ResourcePressureError when no process can be started or the
+    payload can not be written.
     """
-    # Started by exec: gRPC does not survive a fork, and the child shares no memory with us.
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        "-B",
-        "-m",
-        module,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        pass_fds=descriptors,
-        env=_ENVIRONMENT,
-        cwd="/",
-        start_new_session=True,
-        limit=_PIECE_BYTES,
-    )
+    try:
+        process = await _start(module, descriptors)
+    except OSError as error:
+        raise ResourcePressureError(
+            "this node can start no process to verify the adapter: try again later",
+            metadata={"resource": "processes"},
+        ) from error
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -101,6 +95,25 @@ async def run_child(
     if answer is None:
         raise ChildFailedError("the process gave no answer")
     return answer, stored
+
+
+async def _start(module: str, descriptors: Collection[int]) -> Process:
+    # Started by exec: gRPC does not survive a fork, and the child shares no memory with us.
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-B",
+        "-m",
+        module,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        pass_fds=descriptors,
+        env=_ENVIRONMENT,
+        cwd="/",
+        start_new_session=True,
+        limit=_PIECE_BYTES,
+    )
 
 
 async def read_answer(output: StreamReader) -> bytes | None:

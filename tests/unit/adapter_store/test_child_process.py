@@ -1,6 +1,7 @@
 """What a child says is taken up to its bounds, and written whole or not at all."""
 
 import asyncio
+import errno
 import hashlib
 
 import pytest
@@ -10,6 +11,7 @@ from services.adapter_store.verification.child_process import (
     ChildFailedError,
     Payload,
     read_answer,
+    run_child,
     store_payload,
 )
 
@@ -61,3 +63,13 @@ async def test_place_that_can_not_be_written_is_the_stores_trouble(tmp_path):
     with pytest.raises(ResourcePressureError):
         await store_payload(output(b"x"), Payload(path=tmp_path / "blob", max_bytes=9))
     assert (tmp_path / "blob").read_text() == "in the way"
+
+
+async def test_process_that_can_not_be_started_is_no_fault_of_the_adapter_F28(monkeypatch):
+    async def start(*_arguments, **_options):
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    with pytest.raises(ResourcePressureError) as caught:
+        await run_child("json.tool", b"", descriptors=[], timeout_s=1)
+    assert caught.value.metadata == {"resource": "processes"}
