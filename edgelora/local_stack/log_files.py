@@ -28,11 +28,22 @@ def rotate(path: Path, max_bytes: int = MAX_LOG_BYTES) -> bool:
 
 def last_line(path: Path, max_bytes: int = 4096) -> str:
     """Returns the last line of a log that holds something, "" when there is none."""
+    lines = _last_lines(path, max_bytes)
+    return lines[-1] if lines else ""
+
+
+def last_mistakes(path: Path, service: str, max_bytes: int = 4096) -> list[str]:
+    """Returns the lines of a service that ended for its settings: the first bears its name."""
+    lines = _last_lines(path, max_bytes)
+    starts = [number for number, line in enumerate(lines) if line.startswith(f"{service}: ")]
+    return lines[starts[-1] if starts else -1 :]
+
+
+def _last_lines(path: Path, max_bytes: int) -> list[str]:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - max_bytes))
             tail = file.read().decode(errors="replace")
     except OSError:
-        return ""
-    lines = [line.strip() for line in tail.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+        return []
+    return [line.strip() for line in tail.splitlines() if line.strip()]

@@ -132,7 +132,7 @@ def _specs(
             redis_password_file=password_file,
             model_dir=layout.home / "models" / options.model,
             store_dir=layout.home / "adapters",
-            remotes_file=layout.remotes_file if layout.remotes_file.is_file() else None,
+            remotes_file=_remotes_file(layout, environ),
             gateway_dir=layout.home / "gateway",
             pids_dir=layout.pids,
         )
@@ -145,6 +145,12 @@ def _specs(
             probe=partial(is_serving, addresses[name], _PROBE_TIMEOUT_S),
             sockets=[layout.socket("admin" if name == "gateway" else name)],
         )
+
+
+def _remotes_file(layout: StackLayout, environ: Mapping[str, str]) -> Path | None:
+    """The home's own, unless the operator's settings name another."""
+    is_used = "EDGELORA_STORE_REMOTES_FILE" not in environ and layout.remotes_file.is_file()
+    return layout.remotes_file if is_used else None
 
 
 def _redis_spec(

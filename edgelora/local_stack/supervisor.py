@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from edgelora.local_stack.errors import StackError
-from edgelora.local_stack.log_files import last_line, rotate
+from edgelora.local_stack.log_files import last_line, last_mistakes, rotate
 from edgelora.local_stack.processes import ChildProcess
 from edgelora.local_stack.restart_policy import CrashHistory, RestartPolicy
 
@@ -226,6 +226,8 @@ class Supervisor:
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         log = self._log(service)
         said = last_line(log)
+        if status == _EXIT_BAD_CONFIG:
+            said = "; ".join(last_mistakes(log, service.spec.name))
         if status < 0 and said.startswith("{"):
             said = ""  # what it did last, not why it ended
         return f"{how}: {said} (log: {log})" if said else f"{how} (log: {log})"

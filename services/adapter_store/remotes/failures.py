@@ -75,7 +75,8 @@ def unreachable(why: str) -> RemoteFailure:
     """No answer; `why` is one of our own words."""
     return RemoteFailure(
         FailureKind.UNREACHABLE,
-        f"the remote can not be reached ({why}): adapters on this node are not affected",
+        f"the remote can not be reached ({why}): try again when it is back; "
+        "adapters on this node are not affected",
     )
 
 
