@@ -9,7 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
-from services.adapter_store.remotes.failures import FailureKind, RemoteFailure, unreachable
+from services.adapter_store.remotes.failures import (
+    FailureKind,
+    RemoteFailure,
+    unreachable,
+    wrong_size,
+)
 from services.adapter_store.remotes.source import ByteStream
 
 CHUNK_BYTES = 256 * 1024
@@ -53,10 +58,7 @@ class BlockingTree:
         """Opens a file, of a known size unless that is None. Raises RemoteFailure."""
         async with self._opened(path) as (file, call):
             if size_bytes not in (None, await call(lambda: file.seek(0, os.SEEK_END))):
-                raise RemoteFailure(
-                    FailureKind.CORRUPT,
-                    "a file of the package does not have the size of its checksum's file",
-                )
+                raise wrong_size()
             await call(lambda: file.seek(offset))
             yield ByteStream(offset, None, _chunks(file, call))
 

@@ -71,6 +71,14 @@ def absent() -> RemoteFailure:
     )
 
 
+def wrong_size() -> RemoteFailure:
+    """The one failure for a file that is not as long as the manifest says."""
+    return RemoteFailure(
+        FailureKind.CORRUPT,
+        "a file of the package is cut or too long for its checksum: put the package there again",
+    )
+
+
 def unreachable(why: str) -> RemoteFailure:
     """No answer; `why` is one of our own words."""
     return RemoteFailure(

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from services.adapter_store.remotes.failures import FailureKind, RemoteFailure, faulty
+from services.adapter_store.remotes.failures import faulty, wrong_size
 from services.adapter_store.remotes.remote_http import HttpReply, RemoteHttp
 from services.adapter_store.remotes.source import ByteStream
 
@@ -42,17 +42,11 @@ async def blob_stream(
                 raise faulty("it sends another part of a file than it was asked for")
             start, total = offset, match[2]
         elif reply.status == 416:
-            raise _wrong_size()
+            raise wrong_size()
         else:
             raise http.failure(reply)
         if total.isdigit() and int(total) != size_bytes:
-            raise _wrong_size()
+            raise wrong_size()
         tag = reply.headers.get("etag")
         # A weak validator does not promise equal bytes.
         yield ByteStream(start, None if tag is None or tag.startswith("W/") else tag, reply.chunks)
-
-
-def _wrong_size() -> RemoteFailure:
-    return RemoteFailure(
-        FailureKind.CORRUPT, "a file of the package does not have the size of its checksum's file"
-    )

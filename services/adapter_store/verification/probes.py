@@ -77,7 +77,10 @@ def probe_sequences(
 
 
 def _line(line: bytes, number: int) -> tuple[str, str]:
-    document = parse_object(line, field="probe")
+    try:
+        document = parse_object(line, field=f"line {number}")
+    except AdapterRejectedError as error:
+        raise _refuse(error.message) from None
     if document.keys() != _KEYS or not all(
         isinstance(text, str) and text for text in document.values()
     ):

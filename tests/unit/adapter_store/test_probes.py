@@ -99,3 +99,9 @@ def test_what_would_cost_too_much_or_nothing_is_refused(lines, words):
 
 def test_built_in_texts_too_short_to_foretell_anything_are_left_out():
     assert built_in_sequences([[1, 2, 3], [1, 2]], 2) == (TokenSequence([1, 2, 3], 2),)
+
+
+def test_a_line_that_is_no_json_is_named():
+    assert refusal(line() + b"\nnot json").message.startswith(
+        "probe.jsonl: line 2 is not valid JSON"
+    )
