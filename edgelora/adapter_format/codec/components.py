@@ -61,10 +61,13 @@ def _split(layer: int, module: int, pair: LoraPair) -> ModuleComponents:
     left, sizes, right = np.linalg.svd(output_mix @ input_mix.T * pair.scaling)
     largest = np.linalg.norm(output_mix) * np.linalg.norm(input_mix) * abs(pair.scaling)
     count = int(np.count_nonzero(sizes > _NOISE * largest))
+    inputs, outputs = right[:count] @ input_basis.T, (output_basis @ left[:, :count]).T
+    # A component and its negative are one; which of them comes out depends on the processor.
+    signs = np.sign(np.take_along_axis(inputs, np.abs(inputs).argmax(axis=1)[:, np.newaxis], 1))
     return ModuleComponents(
         layer,
         module,
         sizes[:count],
-        (right[:count] @ input_basis.T).astype(np.float32),
-        (output_basis @ left[:, :count]).T.astype(np.float32),
+        (inputs * signs).astype(np.float32),
+        (outputs * signs).astype(np.float32),
     )

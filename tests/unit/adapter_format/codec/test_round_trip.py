@@ -1,5 +1,11 @@
 """Encoding and decoding: close to the original, within the bits, the same every time."""
 
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +13,7 @@ from hypothesis import strategies as st
 
 from edgelora.adapter_format import AdapterWeights, LoraPair, read_adapter
 from edgelora.adapter_format.codec import LEVELS, decode, encode, read_encoded_header
+from edgelora.adapter_format.codec.components import decompose
 from edgelora.errors import AdapterRejectedError
 from tests.support.adapter_files import bfloat16_bytes, config_bytes, tensor_name
 from tests.support.encoded_adapters import BASE_DIGEST, DIGEST
@@ -67,6 +74,44 @@ def test_more_bits_err_less_at_any_mixture_of_ranks(ranks, seed, decay):
         for key, pair in one.pairs.items():
             assert pair.lora_b.shape == (SHAPES[key[1]][0], len(pair.lora_a))
             assert 1 <= len(pair.lora_a) <= min(ranks[key], *SHAPES[key[1]])
+
+
+ENCODE_ONE = """
+import hashlib
+from tests.unit.adapter_format.codec.test_round_trip import encoded, untrained_weights
+print(hashlib.sha256(encoded(untrained_weights())).hexdigest())
+"""
+
+
+def untrained_weights() -> AdapterWeights:
+    """Made without linear algebra; all singular values of a module are nearly the same."""
+    draw = np.random.default_rng(1)
+    pairs = {}
+    for layer in range(300):
+        lora_a = draw.standard_normal((16, 96), np.float32)
+        lora_b = draw.standard_normal((96, 16), np.float32)
+        pairs[layer, "q_proj"] = LoraPair(lora_a, lora_b, 0.125)
+    return AdapterWeights(pairs)
+
+
+@pytest.mark.parametrize("kernel", ["Prescott", "Haswell"])
+def test_other_kernels_of_the_linear_algebra_make_the_same_bytes(kernel):
+    # Packages are made on other machines. Without this OpenBLAS the variable has no effect.
+    found = subprocess.run(
+        [sys.executable, "-c", ENCODE_ONE],
+        env={**os.environ, "OPENBLAS_CORETYPE": kernel},
+        cwd=Path(__file__).resolve().parents[4],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == hashlib.sha256(encoded(untrained_weights())).hexdigest()
+
+
+def test_of_a_component_and_its_negative_it_is_always_the_same_one():
+    for module in decompose(untrained_weights()):
+        largest = np.abs(module.inputs).argmax(axis=1)
+        assert (module.inputs[np.arange(16), largest] > 0).all()
 
 
 def test_a_rank_above_the_size_of_the_module():
