@@ -137,6 +137,10 @@ class AdapterLibrary:
         """Digests any tenant has pinned."""
         return self._registry.pinned()
 
+    def is_certified_for(self, tenant_id: str, digest: str) -> bool:
+        """Whether an adapter's certificate is of this tenant's own files."""
+        return self._registry.is_certified_for(tenant_id, digest)
+
     def certificate(self, digest: str) -> str | None:
         """The certificate of an adapter's content, as canonical JSON."""
         return self._registry.certificate(digest)

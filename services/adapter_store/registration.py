@@ -134,7 +134,7 @@ class RegistrationDesk:
                 "the package holds another adapter than it did: install it again", field="package"
             )
         async with self._changing:
-            await in_thread(self._restore, files, verified)
+            await in_thread(self._restore, tenant_id, files, verified)
 
     async def set_aside(self, digest: str) -> None:
         """Takes a damaged content off flash, so that it can be restored."""
@@ -196,12 +196,15 @@ class RegistrationDesk:
         assert known.encoded is not None
         assert certificate is not None
         with self._adopted(known, [(encoded, known.encoded)]):
-            self._registry.restore(replace(known, is_on_flash=True), certificate)
+            self._registry.restore(
+                replace(known, is_on_flash=True), certificate, certified_for=None
+            )
 
-    def _restore(self, files: AdapterFiles, verified: VerifiedAdapter) -> None:
+    def _restore(self, tenant_id: str, files: AdapterFiles, verified: VerifiedAdapter) -> None:
         content, blobs = self._content(files, verified)
         with self._adopted(content, blobs):
-            self._registry.restore(content, _document(verified.certificate))
+            document = _document(verified.certificate)
+            self._registry.restore(content, document, certified_for=tenant_id)
 
     def _content(
         self, files: AdapterFiles, verified: VerifiedAdapter

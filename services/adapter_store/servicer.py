@@ -172,6 +172,10 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
         message = adapter_message(listed, self._library.place(manifest.digest))
         document = self._library.certificate(manifest.digest)
         message.certificate.CopyFrom(certificate_message(manifest, document))
+        if not self._library.is_certified_for(manifest.tenant_id, manifest.digest):
+            # It tells of another tenant's probe, and that there is another tenant.
+            for field in ("document", "task_metric_before", "task_metric_after"):
+                message.certificate.ClearField(field)
         message.usage.CopyFrom(usage_message(self._tiers.usage(manifest)))
         return pb.AdapterStoreServiceGetAdapterResponse(
             adapter=message, aliases=map(alias_message, listed.aliases)

@@ -16,6 +16,9 @@ from services.adapter_store.registry.writer import RegistryWriter
 from services.adapter_store.usage import UsageLedger
 from services.chassis.logs import get_logger
 
+_LEAST_RESIDENCY_S = 3.0
+"""A worker may just be opening what was used or brought so shortly ago."""
+
 
 class FlashTier:
     """Takes blobs in and lets them go. Blocks on storage; its caller changes the store alone."""
@@ -120,6 +123,12 @@ class FlashTier:
             self._scan()
             chosen = self._choose(excess_bytes, self._busy())
         if chosen is None:
+            # More adapters are in use than there is room for: better to bring them in turn than
+            # to refuse one of them for as long as the others are wanted.
+            self._scan()
+            least_s = min(_LEAST_RESIDENCY_S, self._min_residency_s)
+            chosen = self._choose(excess_bytes, self._busy(), least_s)
+        if chosen is None:
             raise ResourcePressureError(
                 f"the adapter store may use {self.budget_bytes} bytes of flash, and all of it is "
                 "pinned, in use, used a moment ago or the only copy: try again in a while, or "
@@ -134,12 +143,14 @@ class FlashTier:
             self.num_evictions += 1
         get_logger().info("flash_evicted", digests=list(digests))
 
-    def _choose(self, excess_bytes: int, in_use: Collection[str]) -> list[str] | None:
+    def _choose(
+        self, excess_bytes: int, in_use: Collection[str], min_residency_s: float | None = None
+    ) -> list[str] | None:
         return choose_evictions(
             self._candidates(in_use),
             excess_bytes,
             now_s=self._unix_clock_s(),
-            min_residency_s=self._min_residency_s,
+            min_residency_s=(self._min_residency_s if min_residency_s is None else min_residency_s),
         )
 
     def _candidates(self, in_use: Collection[str]) -> Iterator[EvictionCandidate]:

@@ -132,6 +132,13 @@ class Registry:
         ).fetchone()
         return None if row is None else str(row[0])
 
+    def is_certified_for(self, tenant_id: str, digest: str) -> bool:
+        """Whether a content's certificate is of this tenant's own files."""
+        row = self._connection.execute(
+            "SELECT tenant FROM certificates WHERE digest = ?", (digest,)
+        ).fetchone()
+        return row is not None and row[0] == tenant_id
+
     def num_adapters(self, tenant_id: str | None = None) -> int:
         """How many adapters a tenant has, or all together."""
         if tenant_id is None:

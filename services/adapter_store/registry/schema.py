@@ -121,7 +121,12 @@ CREATE TABLE removed_generations (
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3)
+# Whose files were verified: what another tenant's probe showed is not shown to others.
+_V4 = """
+ALTER TABLE certificates ADD COLUMN tenant TEXT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4)
 """Statements that lead from version i to version i + 1. Appended to, never edited."""
 
 

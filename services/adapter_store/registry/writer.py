@@ -65,7 +65,9 @@ class RegistryWriter(Registry):
         QuotaExceededError and AlreadyExistsError.
         """
         with self._transaction():
-            self._keep_content(manifest.content, certificate, manifest.tenant_id)
+            self._keep_content(
+                manifest.content, certificate, manifest.tenant_id, manifest.tenant_id
+            )
             is_new = self.get(manifest.tenant_id, manifest.digest) is None
             if is_new:
                 self.check_quota(manifest.tenant_id, max_adapters)
@@ -153,11 +155,16 @@ class RegistryWriter(Registry):
             )
             return self.unused(blob.name for blob in content.blobs)
 
-    def restore(self, content: AdapterContent, certificate: str) -> None:
-        """Notes that a content is back on flash. It may have been deleted meanwhile."""
+    def restore(
+        self, content: AdapterContent, certificate: str, *, certified_for: str | None
+    ) -> None:
+        """Notes that a content is back on flash. It may have been deleted meanwhile.
+
+        `certified_for`: the tenant whose files were verified; None when they were not.
+        """
         with self._transaction():
             if self.content(content.digest) is not None:
-                self._keep_content(content, certificate, None)
+                self._keep_content(content, certificate, None, certified_for)
 
     def delete(self, tenant_id: str, reference: str) -> Removal:
         """Removes an alias, or an adapter with all its aliases.
@@ -200,7 +207,11 @@ class RegistryWriter(Registry):
             )
 
     def _keep_content(
-        self, content: AdapterContent, certificate: str, tenant_id: str | None
+        self,
+        content: AdapterContent,
+        certificate: str,
+        tenant_id: str | None,
+        certified_for: str | None,
     ) -> None:
         known = self.content(content.digest)
         if (
@@ -221,8 +232,10 @@ class RegistryWriter(Registry):
             content_row(content),
         )
         self._connection.execute(
-            "INSERT OR REPLACE INTO certificates (digest, document) VALUES (?, ?)",
-            (content.digest, certificate),
+            "INSERT INTO certificates (digest, document, tenant) VALUES (?, ?, ?) "
+            "ON CONFLICT (digest) DO UPDATE SET document = excluded.document, "
+            "tenant = coalesce(excluded.tenant, tenant)",
+            (content.digest, certificate, certified_for),
         )
 
     def _retire(self, tenant_id: str, alias: Alias) -> None:

@@ -184,6 +184,19 @@ def test_registering_again_after_a_change_of_the_base_makes_it_usable(registry):
     assert (stored.content.base_digest, is_new) == (digest(7), False)
 
 
+def test_certificate_is_of_the_files_that_were_verified_last(registry):
+    add(registry, manifest(1), manifest(1, "b"))
+    assert registry.is_certified_for("a", digest(1))
+    assert not registry.is_certified_for("b", digest(1))
+    registry.evict(digest(1))
+    registry.restore(content(1), CERTIFICATE, certified_for=None)
+    assert registry.is_certified_for("a", digest(1))
+    registry.evict(digest(1))
+    registry.restore(content(1), CERTIFICATE, certified_for="b")
+    assert registry.is_certified_for("b", digest(1))
+    assert not registry.is_certified_for("a", digest(2))
+
+
 def test_evictable_is_what_every_owner_can_get_again_and_none_has_pinned(registry):
     package = {"package": "usb/x@sha256:0"}
     add(registry, manifest(1, **package), manifest(2), manifest(3, **package))
@@ -194,10 +207,10 @@ def test_evictable_is_what_every_owner_can_get_again_and_none_has_pinned(registr
     assert registry.evict(digest(1)) == ()
     assert registry.evictable() == []
     assert registry.blobs() == {"c" * 64, *(f"{number:064x}" for number in (2, 3, 4))}
-    registry.restore(content(1), CERTIFICATE)
+    registry.restore(content(1), CERTIFICATE, certified_for=None)
     assert [each.digest for each in registry.evictable()] == [digest(1)]
     registry.delete("a", digest(1))
-    registry.restore(content(1), CERTIFICATE)
+    registry.restore(content(1), CERTIFICATE, certified_for=None)
     assert registry.registered([digest(1)]) == set()
 
 
@@ -355,7 +368,7 @@ def test_every_statement_is_answered_by_an_index(registry):
     registry.set_pinned("t1", digest(1), is_pinned=True, max_pinned=3)
     registry.write_usage({("t1", digest(1)): ""})
     registry.evict(digest(1))
-    registry.restore(content(1), CERTIFICATE)
+    registry.restore(content(1), CERTIFICATE, certified_for=None)
     registry.num_adapters("t1")
     registry.num_pinned("t1")
     registry.registered([digest(5)])
