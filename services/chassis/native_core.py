@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 _PACKAGE = "edgelora_native"
 _PARTS = (_PACKAGE, f"{_PACKAGE}.matrices", f"{_PACKAGE}.packing")
+_INTERFACE = 2
 _DAMAGES = (ImportError, OSError, AttributeError, SyntaxError, ValueError)
 """What importing a package raises of which a file is missing, cut or of another kind."""
 
@@ -21,4 +22,6 @@ def native_core_obstacle() -> str | None:
         import_module(_PACKAGE).instruction_set  # noqa: B018 - that it is there
     except _DAMAGES:
         return "the native core is damaged: run `make native`"
+    if getattr(import_module(_PACKAGE), "INTERFACE", None) != _INTERFACE:
+        return "the native core is of another release: run `make native`"
     return None

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from numpy.linalg import _umath_linalg
 
+from services.chassis.native_core import native_core_obstacle
+
 LIBRARY = "libedgelora_native.so"
 ASK = """
 from edgelora.toolchain.errors import ToolchainError
@@ -68,3 +70,12 @@ def test_a_damaged_core_is_an_obstacle_with_its_remedy(tmp_path, damage):
     assert told == "the native core is damaged: run `make native`"
     assert forms == "['float32']"
     assert refused == f"no native weights: {told}; or use --weights float32"
+
+
+def test_a_core_of_another_release_is_an_obstacle_with_its_remedy(monkeypatch):
+    core = pytest.importorskip("edgelora_native", reason="the native core is not installed")
+    assert native_core_obstacle() is None
+    monkeypatch.setattr(core, "INTERFACE", core.INTERFACE - 1)
+    assert "make native" in native_core_obstacle()
+    monkeypatch.delattr(core, "INTERFACE")
+    assert "another release" in native_core_obstacle()

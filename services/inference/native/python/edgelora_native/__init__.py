@@ -17,8 +17,12 @@ from edgelora_native.engine import (
 )
 from edgelora_native.sampling import MAX_TOP_LOGPROBS, ChosenToken, RowSampling
 
+INTERFACE = 2
+"""Grows with every change of what this package offers; its users ask for the one they know."""
+
 __all__ = [
     "BLOCK_TOKENS",
+    "INTERFACE",
     "MAX_TOP_LOGPROBS",
     "MODULES",
     "AdapterFactors",
