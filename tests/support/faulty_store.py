@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from edgelora.adapter_format import read_adapter
+from edgelora.adapter_package import EncodedForm, write_package
 from edgelora.errors import EdgeLoraError, ResourcePressureError
 from services.adapter_store.arrivals import Wish
 from services.adapter_store.config import AdapterStoreConfig
@@ -34,6 +35,7 @@ from services.adapter_store.store import Store, open_store
 from services.adapter_store.verification import certificate as certificates
 from services.adapter_store.verification.certificate import Certificate, Encoding
 from services.adapter_store.verification.child_process import Payload, store_payload
+from services.adapter_store.verification.orders import KnownForm
 from services.adapter_store.verification.verifier import EncodedBlob, VerifiedAdapter, Verifier
 from services.chassis.base_model import BaseModel
 from services.chassis.sealing import Sealer
@@ -49,6 +51,7 @@ from tests.support.storage_faults import (
 
 TENANT, ALIAS = "tenant", "mail"
 OLD, NEW = good_adapter(1), good_adapter(2)
+ENCODED = b"encoded" * 1000
 DONE, REFUSED, BROKEN = 0, 10, 11
 BASE = BaseModel(
     name="tiny",
@@ -84,7 +87,7 @@ class QuickVerifier(Verifier):
         if not self._is_encoding:
             return found
         output = asyncio.StreamReader()
-        output.feed_data(b"encoded" * 1000)
+        output.feed_data(ENCODED)
         output.feed_eof()
         stored = await store_payload(output, Payload(path=blob_target, max_bytes=10_000))
         assert stored is not None
@@ -102,6 +105,20 @@ class QuickVerifier(Verifier):
             ),
         )
         return replace(found, certificate=certificate, encoded=encoded)
+
+    async def verify_again(
+        self,
+        config: Path,
+        weights: Path,
+        probe: Path | None,
+        blob_target: Path,
+        known: KnownForm,
+    ) -> VerifiedAdapter | EncodedBlob:
+        """As if encoding always made the known form."""
+        found = await self.verify(config, weights, probe, blob_target)
+        assert found.encoded is not None
+        assert found.encoded.name == known.sha256
+        return found.encoded
 
 
 CERTIFICATE = Certificate(
@@ -150,6 +167,7 @@ async def opened(
             "EDGELORA_STORE_MIN_FREE_BYTES": "0",
             "EDGELORA_STORE_CODEC": "off",
             "EDGELORA_STORE_WARM_UP": "false",
+            "EDGELORA_STORE_REMOTES_FILE": str(remotes_file()),
         }
     )
     with open_storage(directory) as storage:
@@ -194,16 +212,22 @@ async def _delete(store: Store) -> None:
     await store.library.delete(TENANT, old_digest())
 
 
+async def _restore(store: Store) -> None:
+    (found, *_), _ = store.library.resolve(TENANT, [Selection(ALIAS, 1.0)])
+    await store.arrivals.bring_to_flash(found.manifest)
+
+
 SCENARIOS: dict[str, Callable[[Store], Awaitable[None]] | None] = {
     "register": _register,
     "replace": _replace,
     "encode": _replace,
     "delete": _delete,
+    "restore": _restore,
     "start": None,
     "migrate": None,
 }
 """What happens while calls are counted; None: the start of the store itself. `encode` replaces with
-an adapter whose serving form is an encoded one."""
+an adapter whose serving form is an encoded one, `restore` brings one back from its package."""
 
 
 _DIGESTS: list[str] = []
@@ -221,6 +245,34 @@ async def prepare(template: Path) -> AdapterContent:
         content = storage.reader.content(old_digest())
         assert content is not None
         return content
+
+
+def remotes_file() -> Path:
+    """The remotes of the store: a directory with packages."""
+    return Path(os.environ["FAULT_KEY_FILE"]).with_name("remotes.toml")
+
+
+def make_remote() -> None:
+    """Puts a package of the old adapter into the remote, with its encoded form."""
+    place = remotes_file().parent
+    peft = place / "peft"
+    peft.mkdir()
+    (peft / "adapter_config.json").write_bytes(OLD.config)
+    (peft / "adapter_model.safetensors").write_bytes(OLD.weights)
+    form = EncodedForm(base_digest=BASE.digest, codec_version=1, data=ENCODED)
+    write_package(peft, place / "site" / "old", "latest", [form])
+    remotes_file().write_text(f'[site]\nkind = "directory"\npath = "{place / "site"}"\n')
+
+
+async def prepare_evicted(template: Path) -> None:
+    """Makes a store whose one adapter has left flash."""
+    wish = Wish(
+        alias=AliasWish(name=ALIAS, may_replace=False, expected_generation=None), description=""
+    )
+    async with opened(template, is_encoding=True) as (storage, store):
+        await store.arrivals.install(TENANT, wish, "site/old", lambda _received, _total: None)
+        for name in storage.writer.evict(old_digest()):
+            storage.blobs.remove(name)
 
 
 def take_back(directory: Path, content: AdapterContent) -> None:
@@ -252,15 +304,18 @@ def take_back(directory: Path, content: AdapterContent) -> None:
 
 
 State = dict[str, list[tuple[str, int]]]
-"""What a tenant sees: digest -> aliases with their generations."""
+"""What a tenant sees: digest -> aliases with their generations, and whether it is on flash."""
 
 
 def state(storage: Storage) -> State:
     """The state of a store."""
     return {
         manifest.digest: [
-            (alias.name, alias.generation)
-            for alias in storage.reader.aliases_of(TENANT, manifest.digest)
+            ("on flash", manifest.content.is_on_flash),
+            *(
+                (alias.name, alias.generation)
+                for alias in storage.reader.aliases_of(TENANT, manifest.digest)
+            ),
         ]
         for manifest in storage.reader.adapters(TENANT, 100)
     }
@@ -277,7 +332,8 @@ async def act(directory: Path, scenario: str, fault: Fault, at: int, switch: Fau
         except (OSError, sqlite3.Error):
             return REFUSED
         return DONE
-    async with opened(directory, is_encoding=scenario == "encode") as (storage, store):
+    is_encoding = scenario in ("encode", "restore")
+    async with opened(directory, is_encoding=is_encoding) as (storage, store):
         before = state(storage)
         switch.arm(fault, at)
         try:
@@ -313,6 +369,8 @@ def problems(storage: Storage, *, is_swept: bool = True) -> list[str]:
         if content is None:
             found.append("an adapter without its content")
             continue
+        if not content.is_on_flash:
+            continue
         for blob in content.blobs:
             try:
                 storage.blobs.check(blob.name, blob.size_bytes)
@@ -345,15 +403,18 @@ class Bench:
     def __init__(self, root: Path, switch: FaultSwitch) -> None:
         self._switch = switch
         self._template, self._version_1 = root / "template", root / "version-1"
+        self._evicted = root / "evicted"
         self._directory, self._synced, self._after = root / "store", root / "synced", root / "after"
         self._states: dict[str, tuple[State, State]] = {}
+        make_remote()
         content = asyncio.run(prepare(self._template))
+        asyncio.run(prepare_evicted(self._evicted))
         shutil.copytree(self._template, self._version_1)
         take_back(self._version_1, content)
 
     def learn(self, scenario: str) -> int:
         """Runs a scenario without a fault; returns how many calls it makes."""
-        before = asyncio.run(_state_of(self._template))
+        before = asyncio.run(_state_of(self._source(scenario)))
         self._copy(scenario, NO_FAULT)
         assert self._act(scenario, NO_FAULT, 0) == DONE
         num_calls = self._switch.num_calls
@@ -374,15 +435,17 @@ class Bench:
         return outcome, asyncio.run(look(directory, told, self._states[scenario]))
 
     def _copy(self, scenario: str, fault: Fault) -> None:
-        source = self._version_1 if scenario == "migrate" else self._template
         for folder in (self._directory, self._synced):
             shutil.rmtree(folder, ignore_errors=True)
         for kind in ("contents", "listings"):
             (self._synced / kind).mkdir(parents=True)
-        shutil.copytree(source, self._directory)
+        shutil.copytree(self._source(scenario), self._directory)
         self._switch.keep_synced(fault.is_power_cut)
         if fault.is_power_cut:
             sync_all(self._directory)
+
+    def _source(self, scenario: str) -> Path:
+        return {"migrate": self._version_1, "restore": self._evicted}.get(scenario, self._template)
 
     def _act(self, scenario: str, fault: Fault, at: int) -> int:
         process = os.fork()

@@ -9,7 +9,12 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgelora.errors import EdgeLoraError, NotFoundError, ServiceUnavailableError
+from edgelora.errors import (
+    EdgeLoraError,
+    NotFoundError,
+    ResourcePressureError,
+    ServiceUnavailableError,
+)
 from services.adapter_store.remotes.counters import RemoteCounters
 from services.adapter_store.remotes.failures import RemoteFailure, unreachable
 from services.adapter_store.remotes.fetched import FetchedEncoded, FetchedPackage
@@ -108,6 +113,8 @@ class RemoteFetcher:
             if layer is not None:
                 try:
                     return await self._fetch_alone(found, layer)
+                except ResourcePressureError:
+                    raise  # the files would take more
                 except EdgeLoraError as error:
                     _log_missing(found, error)
             return await self._fetch(found, found.manifest.layers, None)

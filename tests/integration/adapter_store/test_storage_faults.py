@@ -1,4 +1,5 @@
-"""Storage fails at every call that a registration, a replacement, a removal or a start makes.
+"""Storage fails at every call that a registration, a replacement, a removal, a restore or a start
+makes.
 
 Afterwards there is the old state or the new one, never half of one: every blob that is referred to
 is whole, none is left over, what was answered is true, and what was there goes on being served.
@@ -55,6 +56,7 @@ SAMPLE: dict[str, dict[str, int]] = {
     },
     "encode": {"killed": 4, "error, then killed": 3, "power cut": 7, "disk full": 7},
     "register": {"killed": 9, "power cut": 11, "disk full": 11},
+    "restore": {"killed": 6, "power cut": 9, "disk full": 7, "error, then power cut": 11},
     "delete": {"killed": 4, "power cut": 5, "error, then killed": 5},
     "start": {"killed": 5, "input/output error": 3},
     "migrate": {"killed": 9, "power cut": 13, "input/output error": 9},
