@@ -158,6 +158,7 @@ async def opened(
     directory: Path, *, is_encoding: bool = False
 ) -> AsyncIterator[tuple[Storage, Store]]:
     """A store over a directory."""
+    remotes = remotes_file()
     config = AdapterStoreConfig.from_env(
         {
             "EDGELORA_STORE_ADDRESS": "unix:/nowhere",
@@ -167,7 +168,7 @@ async def opened(
             "EDGELORA_STORE_MIN_FREE_BYTES": "0",
             "EDGELORA_STORE_CODEC": "off",
             "EDGELORA_STORE_WARM_UP": "false",
-            "EDGELORA_STORE_REMOTES_FILE": str(remotes_file()),
+            **({"EDGELORA_STORE_REMOTES_FILE": str(remotes)} if remotes.exists() else {}),
         }
     )
     with open_storage(directory) as storage:
