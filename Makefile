@@ -2,7 +2,7 @@
 #
 #   make run                 start the product and show four tenants at once, until Ctrl-C
 #   make run ARGS=--once     the same, and stop after the table
-#   make test                lint and every test
+#   make test                lint and every test, JOBS (2) files at once; TESTS=... only those
 #   make native              build the native core again
 #   make native-sanitize     its checks under the address, undefined and thread sanitizers, longer
 #   make native-fuzz         its fuzz targets for FUZZ_SECONDS (600) of processor time
@@ -22,6 +22,7 @@ VENV ?= .venv
 EDGELORA_HOME ?= $(CURDIR)/.edgelora
 ARGS ?=
 TESTS ?=
+JOBS ?= 2
 
 export EDGELORA_HOME
 
@@ -42,7 +43,7 @@ run: $(VENV)/.ready-prepare
 	@$(bin)/edgelora up $(ARGS)
 
 test: lint $(weights)
-	@$(bin)/pytest $(TESTS)
+	@$(bin)/pytest $(if $(TESTS),$(TESTS),-n $(JOBS))
 
 setup: $(VENV)/.ready-dev
 

@@ -94,13 +94,22 @@ async def test_a_stream_that_fails_ends_in_its_error(served):
     assert len(received) == 1
 
 
+async def logged_until_finished(capsys, num_calls: int) -> str:
+    """What was logged once so many calls have ended: the answer is on its way a little earlier."""
+    text = ""
+    while text.count('"rpc_finished"') < num_calls:
+        text += capsys.readouterr().out
+        await asyncio.sleep(0.001)
+    return text
+
+
 async def test_an_unexpected_error_says_nothing_of_its_cause(served, capsys):
     probe, _, channel = served
     probe.behave = lambda: fail(ValueError(SECRET_TEXT))
     with pytest.raises(InternalError) as caught:
         await call(channel, metadata=(("x-request-id", "r-17"),))
     assert "r-17" in caught.value.message
-    logged = capsys.readouterr().out
+    logged = await logged_until_finished(capsys, 1)
     assert SECRET_TEXT not in caught.value.message + logged
     lines = [json.loads(line) for line in logged.splitlines()]
     unexpected = next(line for line in lines if line["event"] == "unexpected_error")
@@ -114,7 +123,7 @@ async def test_one_line_is_logged_for_each_call(served, capsys):
     probe.behave = lambda: asyncio.sleep(0)
     for _ in range(3):
         await call(channel)
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    lines = [json.loads(line) for line in (await logged_until_finished(capsys, 3)).splitlines()]
     finished = [line for line in lines if line["event"] == "rpc_finished"]
     assert [line["code"] for line in finished] == ["OK"] * 3
     assert {line["service"] for line in finished} == {"probe"}

@@ -1,0 +1,20 @@
+"""How `make test` spreads tests over processes: by file, so that fixtures are shared."""
+
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+_NATIVE = "tests/integration/native/"
+
+
+class _ByFile(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        # These build variants of the core into the same directories: one process has them all.
+        return _NATIVE if nodeid.startswith(_NATIVE) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> _ByFile:
+    """See the manual of pytest-xdist."""
+    return _ByFile(config, log)
