@@ -73,7 +73,7 @@ async def _run(options: BenchOptions) -> BenchResult:
         _Size(num_many=40, num_rounds=2, duration_s=4.0, num_busy_rounds=1, num_busy_requests=16)
         if options.quick
         else _Size(
-            num_many=1000, num_rounds=5, duration_s=60.0, num_busy_rounds=5, num_busy_requests=96
+            num_many=1000, num_rounds=3, duration_s=40.0, num_busy_rounds=3, num_busy_requests=96
         )
     )
     model = load_base_model(options)
