@@ -36,8 +36,8 @@ DEMO = Path("demo")
 NAMES = ("email", "recipes", "tutor", "home")
 RANKS = (16, 32, 64)
 _MAX_RANK = 64
-_TOKENS, _QUICK_TOKENS = 1500, 60
-_REPEATS, _QUICK_REPEATS = 7, 2
+_TOKENS, _QUICK_TOKENS = 600, 60
+_REPEATS, _QUICK_REPEATS = 5, 2
 _TASK = "home"
 """The adapter whose whole answers count."""
 
