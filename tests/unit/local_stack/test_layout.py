@@ -3,6 +3,7 @@
 import os
 import stat
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -38,8 +39,10 @@ def test_a_socket_path_that_cannot_fit_is_refused_with_the_remedy(tmp_path):
 
 
 def test_an_unusable_runtime_directory_is_passed_over(tmp_path):
-    found = StackLayout.of(tmp_path, {"XDG_RUNTIME_DIR": "/nonexistent", "TMPDIR": str(tmp_path)})
-    assert found.run_dir.parent == tmp_path
+    # A socket's path is short, that of a test's directory need not be.
+    with tempfile.TemporaryDirectory(prefix="edgelora-") as name:
+        found = StackLayout.of(tmp_path, {"XDG_RUNTIME_DIR": "/nonexistent", "TMPDIR": name})
+        assert found.run_dir.parent == Path(name)
 
 
 def test_directories_are_closed_to_other_users(layout):
