@@ -2,7 +2,7 @@
 #
 #   make run                 start the product and show four tenants at once, until Ctrl-C
 #   make run ARGS=--once     the same, and stop after the table
-#   make test                lint and every test, JOBS (2) files at once; TESTS=... only those
+#   make test                lint and every test; JOBS=2 for two files at once, TESTS=... for some
 #   make native              build the native core again
 #   make native-sanitize     its checks under the address, undefined and thread sanitizers, longer
 #   make native-fuzz         its fuzz targets for FUZZ_SECONDS (600) of processor time
@@ -22,7 +22,7 @@ VENV ?= .venv
 EDGELORA_HOME ?= $(CURDIR)/.edgelora
 ARGS ?=
 TESTS ?=
-JOBS ?= 2
+JOBS ?=
 
 export EDGELORA_HOME
 
@@ -43,7 +43,7 @@ run: $(VENV)/.ready-prepare
 	@$(bin)/edgelora up $(ARGS)
 
 test: lint $(weights)
-	@$(bin)/pytest $(if $(TESTS),$(TESTS),-n $(JOBS))
+	@$(bin)/pytest $(if $(JOBS),-n $(JOBS)) $(TESTS)
 
 setup: $(VENV)/.ready-dev
 
