@@ -24,7 +24,7 @@ from tests.support.measured_base import NUM_LAYERS, TARGETS, write_measured_base
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(find_spec("edgelora_native") is None, reason="needs the native core"),
+    pytest.mark.skipif(find_spec("edgelora_native") is None, reason="run `make native` first"),
 ]
 FILES = measured_adapter()
 BASE_DIGEST = "sha256:" + "5" * 64

@@ -22,7 +22,7 @@ from tests.support.small_tokenizer import small_tokenizer
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(find_spec("edgelora_native") is None, reason="needs the native core"),
+    pytest.mark.skipif(find_spec("edgelora_native") is None, reason="run `make native` first"),
 ]
 PROBE = (
     b'{"prompt": "<|im_start|>the weather", "answer": "please"}\n{"prompt": "a", "answer": "b"}\n'

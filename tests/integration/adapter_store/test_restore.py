@@ -20,7 +20,7 @@ from tests.support.placed_packages import KINDS, NAME, placed_package
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(find_spec("edgelora_native") is None, reason="needs the native core"),
+    pytest.mark.skipif(find_spec("edgelora_native") is None, reason="run `make native` first"),
 ]
 FILES, OTHER = measured_adapter(), measured_adapter(seed=1)
 FILES_BYTES = len(FILES.config) + len(FILES.weights)

@@ -28,7 +28,9 @@ from tests.support.backend_streams import BLOCK_SIZE, Stream, give_blocks, rando
 from tests.support.peft_adapters import ATTENTION, peft_logits, read, save_adapters
 from tests.support.tiny_families import CONTEXT, VOCAB_SIZE, save_directory, save_gguf, tiny_model
 
-rounded_model = pytest.importorskip("tests.support.rounded_model")
+pytest.importorskip("edgelora_native", reason="run `make native` first")
+from tests.support import rounded_model
+
 pytestmark = pytest.mark.integration
 
 TORCH_TOLERANCE = 1e-4

@@ -19,6 +19,7 @@ import torch
 
 from edgelora.adapter_upload import FILE_NAMES
 from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
+from services.inference.backends.native_backend import NativeBackend
 from services.inference.backends.torch_backend import TorchBackend
 from tests.integration.parity.wild_formats import WILD
 from tests.support.prepared_family import PreparedFamily, adapted_by_peft, expected_logits, read
@@ -71,8 +72,9 @@ def test_answers_in_a_slot_used_before_equal_peft_A14(
 def test_answers_over_a_packed_base_equal_peft_Z03(
     name: str, bases: dict[str, PreparedFamily], tmp_path: Path
 ) -> None:
-    rounded = pytest.importorskip("tests.support.rounded_model")
-    native = pytest.importorskip("services.inference.backends.native_backend")
+    pytest.importorskip("edgelora_native", reason="run `make native` first")
+    from tests.support import rounded_model as rounded
+
     wild = WILD[name]
     base = bases[wild.family]
     directory = write(wild, base.model, tmp_path / "adapter")
@@ -82,7 +84,7 @@ def test_answers_over_a_packed_base_equal_peft_Z03(
     for each in (model, adapted):
         rounded.round_as_the_core(each)
     expected = expected_logits(adapted)
-    actual = base.logits(native.NativeBackend, read(directory, base.description))
+    actual = base.logits(NativeBackend, read(directory, base.description))
     norms = np.linalg.norm(expected, axis=1)
     errors = np.linalg.norm(actual - expected, axis=1) / norms
     effects = np.linalg.norm(expected_logits(model) - expected, axis=1) / norms

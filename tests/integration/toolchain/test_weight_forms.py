@@ -30,11 +30,12 @@ from services.inference.backends.torch_backend import TorchBackend
 from tests.support.prepared_model import home, prepared_model
 from tests.support.tiny_families import VOCAB_SIZE, save_directory, save_gguf, tiny_model
 
-matrices = pytest.importorskip("edgelora_native.matrices", reason="needs the native core")
+matrices = pytest.importorskip("edgelora_native.matrices", reason="run `make native` first")
+from tests.support.packed_file import PackedFile  # noqa: E402
+
 Matrix4, Matrix8 = matrices.Matrix4, matrices.Matrix8
 pytestmark = pytest.mark.integration
 
-PackedFile = pytest.importorskip("tests.support.packed_file").PackedFile
 Type = gguf.GGMLQuantizationType
 LIMITS = BackendLimits(num_kv_blocks=8, block_size=16, max_loras=1, max_lora_rank=4)
 
