@@ -22,6 +22,7 @@ from edgelora.errors import (
     QueueFullError,
     ResourcePressureError,
 )
+from services.adapter_store.verification.probes import MAX_PROBE_BYTES
 
 FileKind = Literal["config", "weights", "probe"]
 FILE_NAMES: dict[FileKind, str] = {
@@ -29,7 +30,6 @@ FILE_NAMES: dict[FileKind, str] = {
     "weights": "adapter_model.safetensors",
     "probe": "probe.jsonl",
 }
-MAX_PROBE_BYTES = 64 << 10
 MAX_CHUNK_BYTES = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 

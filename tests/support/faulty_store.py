@@ -37,7 +37,6 @@ from services.adapter_store.verification.certificate import Certificate, Encodin
 from services.adapter_store.verification.child_process import Payload, store_payload
 from services.adapter_store.verification.orders import KnownForm
 from services.adapter_store.verification.verifier import EncodedBlob, VerifiedAdapter, Verifier
-from services.chassis.base_model import BaseModel
 from services.chassis.sealing import Sealer
 from tests.support.adapter_files import TINY_LAYERS, TINY_TARGETS, AdapterFiles, good_adapter
 from tests.support.storage_faults import (
@@ -48,22 +47,13 @@ from tests.support.storage_faults import (
     restore_synced,
     sync_all,
 )
+from tests.support.tiny_base import tiny_base
 
 TENANT, ALIAS = "tenant", "mail"
 OLD, NEW = good_adapter(1), good_adapter(2)
 ENCODED = b"encoded" * 1000
 DONE, REFUSED, BROKEN = 0, 10, 11
-BASE = BaseModel(
-    name="tiny",
-    digest="sha256:" + "0" * 64,
-    family="llama",
-    vocab_size=64,
-    hidden_size=32,
-    num_layers=TINY_LAYERS,
-    max_context_tokens=64,
-    targets=TINY_TARGETS,
-    files={},
-)
+BASE = tiny_base()
 
 
 class QuickVerifier(Verifier):

@@ -9,11 +9,11 @@ import os
 import re
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from services.adapter_store.flash.blob_store import sync_directory
 from services.adapter_store.forecast.habit_book import UserKey
+from services.adapter_store.transactions import transaction
 from services.chassis.logs import get_logger
 
 HABITS_FILE = "habits.sqlite3"
@@ -71,7 +71,7 @@ class HabitStore:
         state: Mapping[str, float],
     ) -> None:
         """Writes all of it or nothing. Raises sqlite3.Error when storage fails."""
-        with self._transaction():
+        with transaction(self._connection):
             self._connection.executemany(
                 "INSERT INTO habits (tenant, user, document) VALUES (?, ?, ?) "
                 "ON CONFLICT (tenant, user) DO UPDATE SET document = excluded.document",
@@ -92,7 +92,7 @@ class HabitStore:
         Raises sqlite3.Error or OSError when storage fails; then it has to be repeated.
         """
         (self._directory / SET_ASIDE_FILE).unlink(missing_ok=True)
-        with self._transaction():
+        with transaction(self._connection):
             self._connection.execute("DELETE FROM habits WHERE tenant = ?", (tenant_id,))
         # What is deleted was overwritten; this also drops what page splits left behind.
         self._connection.execute("VACUUM")
@@ -148,18 +148,6 @@ class HabitStore:
         (self._directory / HABITS_FILE).replace(self._directory / SET_ASIDE_FILE)
         (self._directory / f"{HABITS_FILE}-journal").unlink(missing_ok=True)
         get_logger().error("damaged_habits_set_aside", file=SET_ASIDE_FILE)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            # SQLite has rolled back by itself after some storage errors.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
 
 
 def _is_damage(error: sqlite3.OperationalError) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edgelora.adapter_format import is_digest
@@ -19,6 +18,7 @@ from services.adapter_store.registry.rows import (
     content_row,
     places,
 )
+from services.adapter_store.transactions import transaction
 
 MAX_ALIASES = 16
 """Of one adapter: names cost storage too, and a page tells all of its adapters' names."""
@@ -64,7 +64,7 @@ class RegistryWriter(Registry):
         registration wins), the alias, and whether the adapter is new to the tenant. Raises
         QuotaExceededError and AlreadyExistsError.
         """
-        with self._transaction():
+        with transaction(self._connection):
             self._keep_content(
                 manifest.content, certificate, manifest.tenant_id, manifest.tenant_id
             )
@@ -121,7 +121,7 @@ class RegistryWriter(Registry):
         With `expected_generation` only if the alias still has it; 0 expects that there is none.
         Raises AdapterNotFoundError, AlreadyExistsError and QuotaExceededError.
         """
-        with self._transaction():
+        with transaction(self._connection):
             if self.get(tenant_id, digest) is None:
                 raise adapter_not_found("digest")
             if expected_generation is not None:
@@ -130,7 +130,7 @@ class RegistryWriter(Registry):
 
     def set_pinned(self, tenant_id: str, digest: str, *, is_pinned: bool, max_pinned: int) -> None:
         """Pins an adapter, or lets it go. Raises QuotaExceededError and AdapterNotFoundError."""
-        with self._transaction():
+        with transaction(self._connection):
             manifest = self.get(tenant_id, digest)
             if manifest is None:
                 raise adapter_not_found("adapter")
@@ -146,7 +146,7 @@ class RegistryWriter(Registry):
 
     def evict(self, digest: str) -> tuple[str, ...]:
         """Notes that a content leaves flash; returns the blobs nothing refers to any more."""
-        with self._transaction():
+        with transaction(self._connection):
             content = self.content(digest)
             if content is None or not content.is_on_flash:
                 return ()
@@ -162,7 +162,7 @@ class RegistryWriter(Registry):
 
         `certified_for`: the tenant whose files were verified; None when they were not.
         """
-        with self._transaction():
+        with transaction(self._connection):
             if self.content(content.digest) is not None:
                 self._keep_content(content, certificate, None, certified_for)
 
@@ -171,7 +171,7 @@ class RegistryWriter(Registry):
 
         Raises AdapterNotFoundError.
         """
-        with self._transaction():
+        with transaction(self._connection):
             if not is_digest(reference):
                 alias = self.alias(tenant_id, reference)
                 if alias is None:
@@ -199,7 +199,7 @@ class RegistryWriter(Registry):
 
     def write_usage(self, counters: Mapping[tuple[str, str], str]) -> None:
         """Replaces counters; those of adapters that are gone are left out."""
-        with self._transaction():
+        with transaction(self._connection):
             self._connection.executemany(
                 "INSERT OR REPLACE INTO usage (tenant, digest, counters) SELECT ?1, ?2, ?3 "
                 "WHERE EXISTS (SELECT 1 FROM adapters WHERE tenant = ?1 AND digest = ?2)",
@@ -262,18 +262,6 @@ class RegistryWriter(Registry):
             (tenant_id, name, digest),
         ).fetchone()
         return Alias(name=row[0], digest=row[1], generation=row[2])
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            # SQLite has rolled back by itself after some storage errors.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
 
 
 def _release(certificate: str | None) -> str | None:

@@ -22,26 +22,12 @@ from services.chassis.base_model import BaseModel
 from services.chassis.channel import open_channel, translate_errors
 from services.chassis.claims import seal_claim, seal_ticket
 from services.chassis.sealing import Sealer, boot_clock_s
-from tests.support.adapter_files import TINY_LAYERS, TINY_TARGETS, AdapterFiles
+from tests.support.adapter_files import AdapterFiles
 from tests.support.redis_server import RedisServer
+from tests.support.tiny_base import tiny_base
 
 SEAL_KEY = b"k" * 32
 CHUNK_BYTES = 512
-
-
-def tiny_base(digest: str = "sha256:" + "0" * 64) -> BaseModel:
-    """The base model the test adapters fit."""
-    return BaseModel(
-        name="tiny",
-        digest=digest,
-        family="llama",
-        vocab_size=64,
-        hidden_size=32,
-        num_layers=TINY_LAYERS,
-        max_context_tokens=64,
-        targets=TINY_TARGETS,
-        files={},
-    )
 
 
 class StoreProcess:

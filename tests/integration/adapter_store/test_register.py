@@ -30,7 +30,6 @@ from tests.integration.adapter_store.store_process import (
     chunk,
     eventually,
     messages,
-    tiny_base,
 )
 from tests.support.adapter_files import (
     AdapterFiles,
@@ -41,6 +40,7 @@ from tests.support.adapter_files import (
     tensors,
     with_header,
 )
+from tests.support.tiny_base import tiny_base
 
 pytestmark = pytest.mark.integration
 Q0_A = tensor_name(0, "q_proj", "A")

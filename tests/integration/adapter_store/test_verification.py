@@ -21,8 +21,9 @@ from services.adapter_store.verification.child_process import StoredPayload
 from services.adapter_store.verification.verifier import VerifiedAdapter, Verifier
 from services.chassis.base_model import BaseModel
 from services.chassis.sealing import Sealer
-from tests.integration.adapter_store.store_process import SEAL_KEY, StoreProcess, tiny_base
+from tests.integration.adapter_store.store_process import SEAL_KEY, StoreProcess
 from tests.support.adapter_files import AdapterFiles, good_adapter, tensors
+from tests.support.tiny_base import tiny_base
 
 pytestmark = pytest.mark.integration
 WHY = "there is nothing to measure with"

@@ -9,10 +9,10 @@ from edgelora.adapter_encoding import encode_adapter
 from edgelora.adapter_package import Blob
 from services.adapter_store.remotes.fetched import FetchedEncoded
 from services.adapter_store.remotes.reference import parse_reference
-from tests.integration.adapter_store.store_process import tiny_base
 from tests.support.adapter_packages import make_package, open_fetcher
 from tests.support.adapter_verification import measured_adapter
 from tests.support.measured_base import NUM_LAYERS, TARGETS
+from tests.support.tiny_base import tiny_base
 
 pytestmark = pytest.mark.integration
 

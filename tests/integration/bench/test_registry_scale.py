@@ -5,8 +5,7 @@ import pytest
 from bench import registry_scale
 from bench.registry_scale import Plan
 from bench.result import BenchError, BenchOptions
-from services.chassis.base_model import BaseModel
-from tests.support.adapter_files import TINY_LAYERS, TINY_TARGETS
+from tests.support.tiny_base import tiny_base
 
 pytestmark = pytest.mark.integration
 PLAN = Plan(sizes=(12, 24), num_registrations=(1, 2), num_calls=20, num_changes=4)
@@ -14,17 +13,7 @@ PLAN = Plan(sizes=(12, 24), num_registrations=(1, 2), num_calls=20, num_changes=
 
 @pytest.fixture
 def options(tmp_path):
-    BaseModel(
-        name="tiny",
-        digest="sha256:" + "0" * 64,
-        family="llama",
-        vocab_size=64,
-        hidden_size=32,
-        num_layers=TINY_LAYERS,
-        max_context_tokens=64,
-        targets=TINY_TARGETS,
-        files={},
-    ).save(tmp_path)
+    tiny_base().save(tmp_path)
     return BenchOptions(model_directory=tmp_path)
 
 

@@ -17,7 +17,7 @@ from services.adapter_store.registry.manifest import (
     ServingForm,
 )
 from services.adapter_store.usage import UsageLedger
-from tests.integration.adapter_store.store_process import tiny_base
+from tests.support.tiny_base import tiny_base
 
 BASE = tiny_base()
 DATA, OTHER = b"encoded" * 100, b"another" * 100
