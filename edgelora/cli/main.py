@@ -75,6 +75,8 @@ def cli() -> None:
 
 def main() -> None:
     """Runs the command of this process and ends it."""
+    # Before gRPC is loaded, which would tell of a connection that ended, in words for its makers.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     sys.exit(run(sys.argv[1:]))
 
 
