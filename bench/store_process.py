@@ -142,7 +142,7 @@ async def running_store(
     names. Raises BenchError when it does not become ready.
     """
     key_file = run_directory / "seal.key"
-    key_file.write_bytes(secrets.token_bytes(32))
+    key_file.write_text(secrets.token_hex(32), encoding="ascii")
     address = f"unix:{run_directory / 'store.sock'}"
     own = {
         "EDGELORA_STORE_ADDRESS": address,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -102,7 +103,7 @@ async def worker_process(
     Its adapter store does not exist, so only the base model can be asked for. Raises BenchError
     when it does not start.
     """
-    key = os.urandom(32)
+    key = secrets.token_hex(32).encode("ascii")
     address = f"unix:{place}/worker.sock"
     environ = {
         "PATH": os.environ.get("PATH", os.defpath),

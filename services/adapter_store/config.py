@@ -25,7 +25,7 @@ class AdapterStoreConfig:
     model_directory: Path
     """MODEL_DIRECTORY: the prepared base model adapters are verified against."""
     seal_key: bytes = field(repr=False)
-    """SEAL_KEY_FILE: file with the node's seal key, at least 32 bytes."""
+    """SEAL_KEY_FILE: file with the node's seal key, one line of at least 32 characters."""
     redis_url: str | None
     """REDIS_URL: `unix://user@/path.sock` or `redis://user@host:port/0`; absent: no hot index."""
     redis_password: bytes | None = field(repr=False)

@@ -84,7 +84,10 @@ class Settings:
         return Path(self.text(name, None if default is None else str(default)))
 
     def secret_file(self, name: str) -> bytes:
-        """The stripped content of the file a required variable names; secrets are never values."""
+        """The stripped text of the file a required variable names; secrets are never values.
+
+        Random bytes are refused: one key in twenty has white space at an end, which would be cut.
+        """
         path = self.text(name)
         if not path:
             return b""
@@ -95,6 +98,10 @@ class Settings:
             return b""
         if not secret:
             self._errors.append(f"{self._prefix}{name}: the file is empty")
+        elif not secret.isascii() or not secret.decode("ascii").isprintable():
+            self._errors.append(
+                f"{self._prefix}{name}: the file must hold one line of text, such as 64 hex digits"
+            )
         return secret
 
     def optional_secret_file(self, name: str) -> bytes | None:

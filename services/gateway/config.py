@@ -32,7 +32,7 @@ class GatewayConfig:
     inference_address: str
     """INFERENCE_ADDRESS: the worker whose health and model the gateway reports."""
     seal_key: bytes = field(repr=False)
-    """SEAL_KEY_FILE: file with the node's seal key, at least 32 bytes."""
+    """SEAL_KEY_FILE: file with the node's seal key, one line of at least 32 characters."""
     default_deadline_s: float
     """DEFAULT_DEADLINE: longest generation of a client that sets no deadline, default 60s."""
     max_deadline_s: float

@@ -33,7 +33,7 @@ class InferenceConfig:
     """SHARED_BLOB_DIRECTORY: the store's blobs, when this process can read them; else adapters
     are streamed."""
     seal_key: bytes = field(repr=False)
-    """SEAL_KEY_FILE: file with the node's seal key, at least 32 bytes."""
+    """SEAL_KEY_FILE: file with the node's seal key, one line of at least 32 characters."""
     backend: str
     """BACKEND: `auto`, `native` or `torch`; auto takes native where it runs, default auto."""
     num_threads: int

@@ -25,7 +25,7 @@ class SchedulerConfig:
     workers: Mapping[str, str]
     """WORKERS: `name=address,...`, the inference workers."""
     seal_key: bytes = field(repr=False)
-    """SEAL_KEY_FILE: file with the node's seal key, at least 32 bytes."""
+    """SEAL_KEY_FILE: file with the node's seal key, one line of at least 32 characters."""
     max_running_per_worker: int
     """MAX_RUNNING_PER_WORKER: places of each worker, default 16."""
     limits: QueueLimits

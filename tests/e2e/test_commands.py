@@ -236,7 +236,7 @@ def test_ctrl_c_stops_the_answer_and_the_next_one_leaves(chat):
     chat.expect(r"the sea\.\s+\w+")
     chat.send("\x03")
     chat.expect(r"\(stopped\)\s+you> ")
-    chat.send("\x03")
+    chat.interrupt_at_prompt()
     assert chat.wait() == 0
 
 

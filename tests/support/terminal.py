@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 _LIMIT_S = 60.0
 _TAKE_TERMINAL = (
@@ -58,6 +59,27 @@ class Terminal:
     def send(self, text):
         """Types."""
         os.write(self._ours, text.encode())
+
+    def interrupt_at_prompt(self):
+        """Presses Ctrl-C once the command waits for input.
+
+        What comes between the prompt's last letter and input()'s wait is seen only with the next
+        key; a person is not that fast, a test is.
+        """
+        num_still, spent = 0, None
+        end = time.monotonic() + _LIMIT_S
+        while num_still < 5:
+            assert time.monotonic() < end, "the command does not wait for input"
+            time.sleep(0.02)
+            state, *numbers = self._status()
+            is_still = state == "S" and numbers == spent
+            num_still, spent = (num_still + 1 if is_still else 0), numbers
+        self.send("\x03")
+
+    def _status(self):
+        """The process's state and its ticks of processor time, user's and system's."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return fields[0], fields[11], fields[12]
 
     def wait(self):
         """Returns the exit status; what is printed until then is not lost to the command."""

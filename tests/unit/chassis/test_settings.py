@@ -59,6 +59,15 @@ def test_a_secret_is_read_from_a_file_and_an_empty_one_is_refused(tmp_path):
         settings.finish()
 
 
+@pytest.mark.parametrize("secret", [b"\t" + b"k" * 31 + b"\xff", b"one\ntwo", b"\x00" * 32])
+def test_a_secret_of_raw_bytes_is_refused_because_its_ends_may_be_white_space(tmp_path, secret):
+    (tmp_path / "raw").write_bytes(secret)
+    settings = Settings({"X_A": str(tmp_path / "raw")}, "X_")
+    settings.secret_file("A")
+    with pytest.raises(ConfigError, match="X_A: the file must hold one line of text"):
+        settings.finish()
+
+
 def test_an_unknown_name_is_answered_with_the_closest_known_one():
     settings = Settings({"X_KV_CACHE_SISE": "1GiB", "X_COLOUR": "blue"}, "X_")
     settings.size_bytes("KV_CACHE_SIZE", 0)
