@@ -37,7 +37,7 @@ ADAPTER_STATE_RESIDENT: AdapterState
 ADAPTER_STATE_FAILED: AdapterState
 
 class Adapter(_message.Message):
-    __slots__ = ("digest", "aliases", "base_digest", "rank", "alpha", "target_modules", "num_parameters", "size_bytes", "registered_at", "state", "description", "certificate", "certificate_digest", "lineage", "flash_bytes", "is_on_flash", "is_pinned", "usage")
+    __slots__ = ("digest", "aliases", "base_digest", "rank", "alpha", "target_modules", "num_parameters", "size_bytes", "registered_at", "state", "description", "certificate", "certificate_digest", "lineage", "flash_bytes", "is_on_flash", "is_pinned", "usage", "version_of_digest", "example_prompts")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     ALIASES_FIELD_NUMBER: _ClassVar[int]
     BASE_DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,8 @@ class Adapter(_message.Message):
     IS_ON_FLASH_FIELD_NUMBER: _ClassVar[int]
     IS_PINNED_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_OF_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLE_PROMPTS_FIELD_NUMBER: _ClassVar[int]
     digest: str
     aliases: _containers.RepeatedScalarFieldContainer[str]
     base_digest: str
@@ -74,7 +76,9 @@ class Adapter(_message.Message):
     is_on_flash: bool
     is_pinned: bool
     usage: AdapterUsage
-    def __init__(self, digest: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., base_digest: _Optional[str] = ..., rank: _Optional[int] = ..., alpha: _Optional[float] = ..., target_modules: _Optional[_Iterable[str]] = ..., num_parameters: _Optional[int] = ..., size_bytes: _Optional[int] = ..., registered_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[AdapterState, str]] = ..., description: _Optional[str] = ..., certificate: _Optional[_Union[AdapterCertificate, _Mapping]] = ..., certificate_digest: _Optional[str] = ..., lineage: _Optional[_Union[AdapterLineage, _Mapping]] = ..., flash_bytes: _Optional[int] = ..., is_on_flash: _Optional[bool] = ..., is_pinned: _Optional[bool] = ..., usage: _Optional[_Union[AdapterUsage, _Mapping]] = ...) -> None: ...
+    version_of_digest: str
+    example_prompts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, digest: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., base_digest: _Optional[str] = ..., rank: _Optional[int] = ..., alpha: _Optional[float] = ..., target_modules: _Optional[_Iterable[str]] = ..., num_parameters: _Optional[int] = ..., size_bytes: _Optional[int] = ..., registered_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[AdapterState, str]] = ..., description: _Optional[str] = ..., certificate: _Optional[_Union[AdapterCertificate, _Mapping]] = ..., certificate_digest: _Optional[str] = ..., lineage: _Optional[_Union[AdapterLineage, _Mapping]] = ..., flash_bytes: _Optional[int] = ..., is_on_flash: _Optional[bool] = ..., is_pinned: _Optional[bool] = ..., usage: _Optional[_Union[AdapterUsage, _Mapping]] = ..., version_of_digest: _Optional[str] = ..., example_prompts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AdapterCertificate(_message.Message):
     __slots__ = ("document", "form", "bits_per_parameter", "mean_kl", "max_kl", "top1_agreement", "task_metric_before", "task_metric_after", "canary")
@@ -235,7 +239,7 @@ class AdapterSelection(_message.Message):
     def __init__(self, adapter: _Optional[str] = ..., strength: _Optional[float] = ...) -> None: ...
 
 class ResolvedAdapter(_message.Message):
-    __slots__ = ("digest", "strength", "alias", "state", "generation", "certificate_digest", "lineage")
+    __slots__ = ("digest", "strength", "alias", "state", "generation", "certificate_digest", "lineage", "rank", "version_of_digest")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     STRENGTH_FIELD_NUMBER: _ClassVar[int]
     ALIAS_FIELD_NUMBER: _ClassVar[int]
@@ -243,6 +247,8 @@ class ResolvedAdapter(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATE_DIGEST_FIELD_NUMBER: _ClassVar[int]
     LINEAGE_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    VERSION_OF_DIGEST_FIELD_NUMBER: _ClassVar[int]
     digest: str
     strength: float
     alias: str
@@ -250,4 +256,6 @@ class ResolvedAdapter(_message.Message):
     generation: int
     certificate_digest: str
     lineage: AdapterLineage
-    def __init__(self, digest: _Optional[str] = ..., strength: _Optional[float] = ..., alias: _Optional[str] = ..., state: _Optional[_Union[AdapterState, str]] = ..., generation: _Optional[int] = ..., certificate_digest: _Optional[str] = ..., lineage: _Optional[_Union[AdapterLineage, _Mapping]] = ...) -> None: ...
+    rank: int
+    version_of_digest: str
+    def __init__(self, digest: _Optional[str] = ..., strength: _Optional[float] = ..., alias: _Optional[str] = ..., state: _Optional[_Union[AdapterState, str]] = ..., generation: _Optional[int] = ..., certificate_digest: _Optional[str] = ..., lineage: _Optional[_Union[AdapterLineage, _Mapping]] = ..., rank: _Optional[int] = ..., version_of_digest: _Optional[str] = ...) -> None: ...

@@ -16,11 +16,13 @@ class AdapterFile(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ADAPTER_FILE_WEIGHTS: _ClassVar[AdapterFile]
     ADAPTER_FILE_PROBE: _ClassVar[AdapterFile]
     ADAPTER_FILE_ENCODED: _ClassVar[AdapterFile]
+    ADAPTER_FILE_CARD: _ClassVar[AdapterFile]
 ADAPTER_FILE_UNSPECIFIED: AdapterFile
 ADAPTER_FILE_CONFIG: AdapterFile
 ADAPTER_FILE_WEIGHTS: AdapterFile
 ADAPTER_FILE_PROBE: AdapterFile
 ADAPTER_FILE_ENCODED: AdapterFile
+ADAPTER_FILE_CARD: AdapterFile
 
 class AdapterStoreServiceRegisterAdapterRequest(_message.Message):
     __slots__ = ("header", "chunk")
@@ -31,7 +33,7 @@ class AdapterStoreServiceRegisterAdapterRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[StoreUploadHeader, _Mapping]] = ..., chunk: _Optional[_Union[StoreUploadChunk, _Mapping]] = ...) -> None: ...
 
 class StoreUploadHeader(_message.Message):
-    __slots__ = ("claim", "alias", "description", "replace_alias", "config_size_bytes", "weights_size_bytes", "probe_size_bytes", "expected_generation")
+    __slots__ = ("claim", "alias", "description", "replace_alias", "config_size_bytes", "weights_size_bytes", "probe_size_bytes", "expected_generation", "card_size_bytes", "version_of_digest")
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     ALIAS_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +42,8 @@ class StoreUploadHeader(_message.Message):
     WEIGHTS_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     PROBE_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    CARD_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_OF_DIGEST_FIELD_NUMBER: _ClassVar[int]
     claim: _ticket_pb2.Sealed
     alias: str
     description: str
@@ -48,7 +52,9 @@ class StoreUploadHeader(_message.Message):
     weights_size_bytes: int
     probe_size_bytes: int
     expected_generation: int
-    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., alias: _Optional[str] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., config_size_bytes: _Optional[int] = ..., weights_size_bytes: _Optional[int] = ..., probe_size_bytes: _Optional[int] = ..., expected_generation: _Optional[int] = ...) -> None: ...
+    card_size_bytes: int
+    version_of_digest: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., alias: _Optional[str] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., config_size_bytes: _Optional[int] = ..., weights_size_bytes: _Optional[int] = ..., probe_size_bytes: _Optional[int] = ..., expected_generation: _Optional[int] = ..., card_size_bytes: _Optional[int] = ..., version_of_digest: _Optional[str] = ...) -> None: ...
 
 class StoreUploadChunk(_message.Message):
     __slots__ = ("file", "data")
@@ -93,14 +99,16 @@ class AdapterStoreServiceInstallAdapterResponse(_message.Message):
     def __init__(self, progress: _Optional[_Union[_adapter_pb2.TransferProgress, _Mapping]] = ..., registered: _Optional[_Union[AdapterStoreServiceRegisterAdapterResponse, _Mapping]] = ...) -> None: ...
 
 class ResolveAdaptersRequest(_message.Message):
-    __slots__ = ("claim", "adapters", "user")
+    __slots__ = ("claim", "adapters", "user", "max_rank")
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    MAX_RANK_FIELD_NUMBER: _ClassVar[int]
     claim: _ticket_pb2.Sealed
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
     user: str
-    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., user: _Optional[str] = ...) -> None: ...
+    max_rank: int
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., user: _Optional[str] = ..., max_rank: _Optional[int] = ...) -> None: ...
 
 class ResolveAdaptersResponse(_message.Message):
     __slots__ = ("adapters", "residencies")
@@ -109,6 +117,38 @@ class ResolveAdaptersResponse(_message.Message):
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.ResolvedAdapter]
     residencies: _containers.RepeatedCompositeFieldContainer[WorkerResidency]
     def __init__(self, adapters: _Optional[_Iterable[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]]] = ..., residencies: _Optional[_Iterable[_Union[WorkerResidency, _Mapping]]] = ...) -> None: ...
+
+class ListCandidatesRequest(_message.Message):
+    __slots__ = ("claim", "version")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    version: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., version: _Optional[str] = ...) -> None: ...
+
+class ListCandidatesResponse(_message.Message):
+    __slots__ = ("candidates", "version", "resident_digests")
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    RESIDENT_DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    candidates: _containers.RepeatedCompositeFieldContainer[RouteCandidate]
+    version: str
+    resident_digests: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, candidates: _Optional[_Iterable[_Union[RouteCandidate, _Mapping]]] = ..., version: _Optional[str] = ..., resident_digests: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RouteCandidate(_message.Message):
+    __slots__ = ("digest", "alias", "rank", "description", "example_prompts")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLE_PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    alias: str
+    rank: int
+    description: str
+    example_prompts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, digest: _Optional[str] = ..., alias: _Optional[str] = ..., rank: _Optional[int] = ..., description: _Optional[str] = ..., example_prompts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WorkerResidency(_message.Message):
     __slots__ = ("worker", "num_resident")

@@ -45,6 +45,11 @@ class AdapterStoreServiceStub:
                 request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ResolveAdaptersRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ResolveAdaptersResponse.FromString,
                 _registered_method=True)
+        self.ListCandidates = channel.unary_unary(
+                '/edgelora.v1.AdapterStoreService/ListCandidates',
+                request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ListCandidatesRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ListCandidatesResponse.FromString,
+                _registered_method=True)
         self.InstallAdapter = channel.unary_stream(
                 '/edgelora.v1.AdapterStoreService/InstallAdapter',
                 request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceInstallAdapterRequest.SerializeToString,
@@ -110,6 +115,13 @@ class AdapterStoreServiceServicer:
 
     def ResolveAdapters(self, request, context):
         """ResolveAdapters authorises selections and turns them into digests.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCandidates(self, request, context):
+        """ListCandidates tells the router which adapters a tenant may use, and what they are for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -197,6 +209,11 @@ def add_AdapterStoreServiceServicer_to_server(servicer, server):
                     servicer.ResolveAdapters,
                     request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ResolveAdaptersRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ResolveAdaptersResponse.SerializeToString,
+            ),
+            'ListCandidates': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCandidates,
+                    request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ListCandidatesRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ListCandidatesResponse.SerializeToString,
             ),
             'InstallAdapter': grpc.unary_stream_rpc_method_handler(
                     servicer.InstallAdapter,
@@ -304,6 +321,33 @@ class AdapterStoreService:
             '/edgelora.v1.AdapterStoreService/ResolveAdapters',
             edgelora_dot_v1_dot_adapter__store__service__pb2.ResolveAdaptersRequest.SerializeToString,
             edgelora_dot_v1_dot_adapter__store__service__pb2.ResolveAdaptersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCandidates(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdapterStoreService/ListCandidates',
+            edgelora_dot_v1_dot_adapter__store__service__pb2.ListCandidatesRequest.SerializeToString,
+            edgelora_dot_v1_dot_adapter__store__service__pb2.ListCandidatesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from edgelora.v1 import monitor_service_pb2 as edgelora_dot_v1_dot_monitor__service__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x65\x64gelora/v1/admin_service.proto\x12\x0b\x65\x64gelora.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x01\n\x06Tenant\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x1f\n\x17max_concurrent_requests\x18\x02 \x01(\r\x12\x1d\n\x15max_tokens_per_minute\x18\x03 \x01(\r\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xa8\x01\n\x13\x43reateTenantRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12$\n\x17max_concurrent_requests\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\"\n\x15max_tokens_per_minute\x18\x03 \x01(\rH\x01\x88\x01\x01\x42\x1a\n\x18_max_concurrent_requestsB\x18\n\x16_max_tokens_per_minute\"L\n\x14\x43reateTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Tenant\x12\x0f\n\x07\x61pi_key\x18\x02 \x01(\t\"\x14\n\x12ListTenantsRequest\";\n\x13ListTenantsResponse\x12$\n\x07tenants\x18\x01 \x03(\x0b\x32\x13.edgelora.v1.Tenant\"(\n\x13RevokeTenantRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\";\n\x14RevokeTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Tenant2\x94\x02\n\x0c\x41\x64minService\x12S\n\x0c\x43reateTenant\x12 .edgelora.v1.CreateTenantRequest\x1a!.edgelora.v1.CreateTenantResponse\x12U\n\x0bListTenants\x12\x1f.edgelora.v1.ListTenantsRequest\x1a .edgelora.v1.ListTenantsResponse\"\x03\x90\x02\x01\x12X\n\x0cRevokeTenant\x12 .edgelora.v1.RevokeTenantRequest\x1a!.edgelora.v1.RevokeTenantResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x65\x64gelora/v1/admin_service.proto\x12\x0b\x65\x64gelora.v1\x1a!edgelora/v1/monitor_service.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"@\n\x13ReportDeviceRequest\x12)\n\x06report\x18\x01 \x01(\x0b\x32\x19.edgelora.v1.DeviceReport\"\x16\n\x14ReportDeviceResponse\"\xbb\x01\n\x06Tenant\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x1f\n\x17max_concurrent_requests\x18\x02 \x01(\r\x12\x1d\n\x15max_tokens_per_minute\x18\x03 \x01(\r\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xa8\x01\n\x13\x43reateTenantRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12$\n\x17max_concurrent_requests\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\"\n\x15max_tokens_per_minute\x18\x03 \x01(\rH\x01\x88\x01\x01\x42\x1a\n\x18_max_concurrent_requestsB\x18\n\x16_max_tokens_per_minute\"L\n\x14\x43reateTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Tenant\x12\x0f\n\x07\x61pi_key\x18\x02 \x01(\t\"\x14\n\x12ListTenantsRequest\";\n\x13ListTenantsResponse\x12$\n\x07tenants\x18\x01 \x03(\x0b\x32\x13.edgelora.v1.Tenant\"(\n\x13RevokeTenantRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\";\n\x14RevokeTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Tenant2\xee\x02\n\x0c\x41\x64minService\x12S\n\x0c\x43reateTenant\x12 .edgelora.v1.CreateTenantRequest\x1a!.edgelora.v1.CreateTenantResponse\x12U\n\x0bListTenants\x12\x1f.edgelora.v1.ListTenantsRequest\x1a .edgelora.v1.ListTenantsResponse\"\x03\x90\x02\x01\x12X\n\x0cReportDevice\x12 .edgelora.v1.ReportDeviceRequest\x1a!.edgelora.v1.ReportDeviceResponse\"\x03\x90\x02\x02\x12X\n\x0cRevokeTenant\x12 .edgelora.v1.RevokeTenantRequest\x1a!.edgelora.v1.RevokeTenantResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,22 +35,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListTenants']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListTenants']._serialized_options = b'\220\002\001'
+  _globals['_ADMINSERVICE'].methods_by_name['ReportDevice']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ReportDevice']._serialized_options = b'\220\002\002'
   _globals['_ADMINSERVICE'].methods_by_name['RevokeTenant']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['RevokeTenant']._serialized_options = b'\220\002\002'
-  _globals['_TENANT']._serialized_start=82
-  _globals['_TENANT']._serialized_end=269
-  _globals['_CREATETENANTREQUEST']._serialized_start=272
-  _globals['_CREATETENANTREQUEST']._serialized_end=440
-  _globals['_CREATETENANTRESPONSE']._serialized_start=442
-  _globals['_CREATETENANTRESPONSE']._serialized_end=518
-  _globals['_LISTTENANTSREQUEST']._serialized_start=520
-  _globals['_LISTTENANTSREQUEST']._serialized_end=540
-  _globals['_LISTTENANTSRESPONSE']._serialized_start=542
-  _globals['_LISTTENANTSRESPONSE']._serialized_end=601
-  _globals['_REVOKETENANTREQUEST']._serialized_start=603
-  _globals['_REVOKETENANTREQUEST']._serialized_end=643
-  _globals['_REVOKETENANTRESPONSE']._serialized_start=645
-  _globals['_REVOKETENANTRESPONSE']._serialized_end=704
-  _globals['_ADMINSERVICE']._serialized_start=707
-  _globals['_ADMINSERVICE']._serialized_end=983
+  _globals['_REPORTDEVICEREQUEST']._serialized_start=116
+  _globals['_REPORTDEVICEREQUEST']._serialized_end=180
+  _globals['_REPORTDEVICERESPONSE']._serialized_start=182
+  _globals['_REPORTDEVICERESPONSE']._serialized_end=204
+  _globals['_TENANT']._serialized_start=207
+  _globals['_TENANT']._serialized_end=394
+  _globals['_CREATETENANTREQUEST']._serialized_start=397
+  _globals['_CREATETENANTREQUEST']._serialized_end=565
+  _globals['_CREATETENANTRESPONSE']._serialized_start=567
+  _globals['_CREATETENANTRESPONSE']._serialized_end=643
+  _globals['_LISTTENANTSREQUEST']._serialized_start=645
+  _globals['_LISTTENANTSREQUEST']._serialized_end=665
+  _globals['_LISTTENANTSRESPONSE']._serialized_start=667
+  _globals['_LISTTENANTSRESPONSE']._serialized_end=726
+  _globals['_REVOKETENANTREQUEST']._serialized_start=728
+  _globals['_REVOKETENANTREQUEST']._serialized_end=768
+  _globals['_REVOKETENANTRESPONSE']._serialized_start=770
+  _globals['_REVOKETENANTRESPONSE']._serialized_end=829
+  _globals['_ADMINSERVICE']._serialized_start=832
+  _globals['_ADMINSERVICE']._serialized_end=1198
 # @@protoc_insertion_point(module_scope)

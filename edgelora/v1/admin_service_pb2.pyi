@@ -1,5 +1,6 @@
 import datetime
 
+from edgelora.v1 import monitor_service_pb2 as _monitor_service_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -8,6 +9,16 @@ from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class ReportDeviceRequest(_message.Message):
+    __slots__ = ("report",)
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    report: _monitor_service_pb2.DeviceReport
+    def __init__(self, report: _Optional[_Union[_monitor_service_pb2.DeviceReport, _Mapping]] = ...) -> None: ...
+
+class ReportDeviceResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Tenant(_message.Message):
     __slots__ = ("tenant_id", "max_concurrent_requests", "max_tokens_per_minute", "created_at", "revoked_at")

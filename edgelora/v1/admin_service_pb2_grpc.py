@@ -45,6 +45,11 @@ class AdminServiceStub:
                 request_serializer=edgelora_dot_v1_dot_admin__service__pb2.ListTenantsRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_admin__service__pb2.ListTenantsResponse.FromString,
                 _registered_method=True)
+        self.ReportDevice = channel.unary_unary(
+                '/edgelora.v1.AdminService/ReportDevice',
+                request_serializer=edgelora_dot_v1_dot_admin__service__pb2.ReportDeviceRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_admin__service__pb2.ReportDeviceResponse.FromString,
+                _registered_method=True)
         self.RevokeTenant = channel.unary_unary(
                 '/edgelora.v1.AdminService/RevokeTenant',
                 request_serializer=edgelora_dot_v1_dot_admin__service__pb2.RevokeTenantRequest.SerializeToString,
@@ -70,6 +75,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportDevice(self, request, context):
+        """ReportDevice hands the monitor what an outside source has measured.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RevokeTenant(self, request, context):
         """RevokeTenant makes a tenant's key void at once.
         """
@@ -89,6 +101,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListTenants,
                     request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.ListTenantsRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_admin__service__pb2.ListTenantsResponse.SerializeToString,
+            ),
+            'ReportDevice': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportDevice,
+                    request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.ReportDeviceRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_admin__service__pb2.ReportDeviceResponse.SerializeToString,
             ),
             'RevokeTenant': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeTenant,
@@ -151,6 +168,33 @@ class AdminService:
             '/edgelora.v1.AdminService/ListTenants',
             edgelora_dot_v1_dot_admin__service__pb2.ListTenantsRequest.SerializeToString,
             edgelora_dot_v1_dot_admin__service__pb2.ListTenantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportDevice(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdminService/ReportDevice',
+            edgelora_dot_v1_dot_admin__service__pb2.ReportDeviceRequest.SerializeToString,
+            edgelora_dot_v1_dot_admin__service__pb2.ReportDeviceResponse.FromString,
             options,
             channel_credentials,
             insecure,

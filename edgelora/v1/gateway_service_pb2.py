@@ -23,12 +23,14 @@ _sym_db = _symbol_database.Default()
 
 
 from edgelora.v1 import adapter_pb2 as edgelora_dot_v1_dot_adapter__pb2
+from edgelora.v1 import degradation_pb2 as edgelora_dot_v1_dot_degradation__pb2
 from edgelora.v1 import generation_pb2 as edgelora_dot_v1_dot_generation__pb2
 from edgelora.v1 import monitor_service_pb2 as edgelora_dot_v1_dot_monitor__service__pb2
+from edgelora.v1 import routing_pb2 as edgelora_dot_v1_dot_routing__pb2
 from edgelora.v1 import scheduler_service_pb2 as edgelora_dot_v1_dot_scheduler__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!edgelora/v1/gateway_service.proto\x12\x0b\x65\x64gelora.v1\x1a\x19\x65\x64gelora/v1/adapter.proto\x1a\x1c\x65\x64gelora/v1/generation.proto\x1a!edgelora/v1/monitor_service.proto\x1a#edgelora/v1/scheduler_service.proto\"\xbf\x01\n\x0fGenerateRequest\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12/\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12/\n\x07options\x18\x03 \x01(\x0b\x32\x1e.edgelora.v1.GenerationOptions\x12,\n\x08priority\x18\x04 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x0c\n\x04user\x18\x05 \x01(\t\"?\n\x10GenerateResponse\x12+\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1c.edgelora.v1.GenerationEvent\"\xd7\x01\n\x0b\x43hatRequest\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.edgelora.v1.ChatMessage\x12/\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12/\n\x07options\x18\x03 \x01(\x0b\x32\x1e.edgelora.v1.GenerationOptions\x12,\n\x08priority\x18\x04 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x0c\n\x04user\x18\x05 \x01(\t\";\n\x0c\x43hatResponse\x12+\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1c.edgelora.v1.GenerationEvent\"\xb2\x01\n\x0fGenerationEvent\x12)\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x15.edgelora.v1.AcceptedH\x00\x12#\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x12.edgelora.v1.DeltaH\x00\x12#\n\x05usage\x18\x03 \x01(\x0b\x32\x12.edgelora.v1.UsageH\x00\x12!\n\x04\x64one\x18\x04 \x01(\x0b\x32\x11.edgelora.v1.DoneH\x00\x42\x07\n\x05\x65vent\"f\n\x08\x41\x63\x63\x65pted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x16\n\x0equeue_position\x18\x02 \x01(\r\x12.\n\x08\x61\x64\x61pters\x18\x03 \x03(\x0b\x32\x1c.edgelora.v1.ResolvedAdapter\"b\n\x04\x44one\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.edgelora.v1.FinishReason\x12\x18\n\x0bstop_string\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_stop_string\"<\n\x13ListAdaptersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x83\x01\n\x14ListAdaptersResponse\x12&\n\x08\x61\x64\x61pters\x18\x01 \x03(\x0b\x32\x14.edgelora.v1.Adapter\x12*\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x19.edgelora.v1.AdapterAlias\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"$\n\x11GetAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\"g\n\x12GetAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\x12*\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x19.edgelora.v1.AdapterAlias\"\x9d\x01\n\x15InstallAdapterRequest\x12\x0f\n\x07package\x18\x01 \x01(\t\x12\r\n\x05\x61lias\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x15\n\rreplace_alias\x18\x04 \x01(\x08\x12 \n\x13\x65xpected_generation\x18\x05 \x01(\x04H\x00\x88\x01\x01\x42\x16\n\x14_expected_generation\"\x90\x01\n\x16InstallAdapterResponse\x12\x31\n\x08progress\x18\x01 \x01(\x0b\x32\x1d.edgelora.v1.TransferProgressH\x00\x12:\n\nregistered\x18\x02 \x01(\x0b\x32$.edgelora.v1.RegisterAdapterResponseH\x00\x42\x07\n\x05\x65vent\"7\n\x11PinAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\x12\x11\n\tis_pinned\x18\x02 \x01(\x08\";\n\x12PinAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\"J\n\x10SetWarmUpRequest\x12\x17\n\nis_enabled\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x0e\n\x06\x66orget\x18\x02 \x01(\x08\x42\r\n\x0b_is_enabled\"<\n\x11SetWarmUpResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.edgelora.v1.WarmUpState\"\x12\n\x10GetStatusRequest\"\xd7\x02\n\x11GetStatusResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x02 \x01(\t\x12\x1a\n\x12max_context_tokens\x18\x03 \x01(\r\x12,\n\x08services\x18\x04 \x03(\x0b\x32\x1a.edgelora.v1.ServiceStatus\x12+\n\x06\x64\x65vice\x18\x05 \x01(\x0b\x32\x1b.edgelora.v1.DeviceSnapshot\x12(\n\x06queues\x18\x06 \x03(\x0b\x32\x18.edgelora.v1.QueueStatus\x12\'\n\x05usage\x18\x07 \x01(\x0b\x32\x18.edgelora.v1.TenantUsage\x12\x0f\n\x07\x62\x61\x63kend\x18\x08 \x01(\t\x12\x16\n\x0ekv_cache_dtype\x18\t \x01(\t\x12*\n\x05tiers\x18\n \x01(\x0b\x32\x1b.edgelora.v1.TierStatistics\"/\n\rServiceStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08is_ready\x18\x02 \x01(\x08\"\xc1\x01\n\x0bTenantUsage\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x14\n\x0cnum_requests\x18\x02 \x01(\x04\x12\x19\n\x11num_prompt_tokens\x18\x03 \x01(\x04\x12\x19\n\x11num_output_tokens\x18\x04 \x01(\x04\x12\x13\n\x0bnum_running\x18\x05 \x01(\r\x12\x1f\n\x17max_concurrent_requests\x18\x06 \x01(\r\x12\x1d\n\x15max_tokens_per_minute\x18\x07 \x01(\r\"\x86\x01\n\x16RegisterAdapterRequest\x12\x32\n\x06header\x18\x01 \x01(\x0b\x32 .edgelora.v1.AdapterUploadHeaderH\x00\x12\x30\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1f.edgelora.v1.AdapterUploadChunkH\x00\x42\x06\n\x04part\"\xb9\x01\n\x13\x41\x64\x61pterUploadHeader\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12-\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x1e.edgelora.v1.AdapterUploadFile\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x15\n\rreplace_alias\x18\x04 \x01(\x08\x12 \n\x13\x65xpected_generation\x18\x05 \x01(\x04H\x00\x88\x01\x01\x42\x16\n\x14_expected_generation\"5\n\x11\x41\x64\x61pterUploadFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"5\n\x12\x41\x64\x61pterUploadChunk\x12\x11\n\tfile_name\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"z\n\x17RegisterAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\x12(\n\x05\x61lias\x18\x02 \x01(\x0b\x32\x19.edgelora.v1.AdapterAlias\x12\x0e\n\x06is_new\x18\x03 \x01(\x08\"p\n\x16SetAdapterAliasRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12 \n\x13\x65xpected_generation\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x16\n\x14_expected_generation\"C\n\x17SetAdapterAliasResponse\x12(\n\x05\x61lias\x18\x01 \x01(\x0b\x32\x19.edgelora.v1.AdapterAlias\"\'\n\x14\x44\x65leteAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\"H\n\x15\x44\x65leteAdapterResponse\x12\x17\n\x0fremoved_aliases\x18\x01 \x03(\t\x12\x16\n\x0eremoved_digest\x18\x02 \x01(\t2\xb6\x07\n\x0eGatewayService\x12I\n\x08Generate\x12\x1c.edgelora.v1.GenerateRequest\x1a\x1d.edgelora.v1.GenerateResponse0\x01\x12=\n\x04\x43hat\x12\x18.edgelora.v1.ChatRequest\x1a\x19.edgelora.v1.ChatResponse0\x01\x12X\n\x0cListAdapters\x12 .edgelora.v1.ListAdaptersRequest\x1a!.edgelora.v1.ListAdaptersResponse\"\x03\x90\x02\x01\x12O\n\tGetStatus\x12\x1d.edgelora.v1.GetStatusRequest\x1a\x1e.edgelora.v1.GetStatusResponse\"\x03\x90\x02\x01\x12^\n\x0fRegisterAdapter\x12#.edgelora.v1.RegisterAdapterRequest\x1a$.edgelora.v1.RegisterAdapterResponse(\x01\x12[\n\x0eInstallAdapter\x12\".edgelora.v1.InstallAdapterRequest\x1a#.edgelora.v1.InstallAdapterResponse0\x01\x12R\n\nGetAdapter\x12\x1e.edgelora.v1.GetAdapterRequest\x1a\x1f.edgelora.v1.GetAdapterResponse\"\x03\x90\x02\x01\x12R\n\nPinAdapter\x12\x1e.edgelora.v1.PinAdapterRequest\x1a\x1f.edgelora.v1.PinAdapterResponse\"\x03\x90\x02\x02\x12O\n\tSetWarmUp\x12\x1d.edgelora.v1.SetWarmUpRequest\x1a\x1e.edgelora.v1.SetWarmUpResponse\"\x03\x90\x02\x02\x12\\\n\x0fSetAdapterAlias\x12#.edgelora.v1.SetAdapterAliasRequest\x1a$.edgelora.v1.SetAdapterAliasResponse\x12[\n\rDeleteAdapter\x12!.edgelora.v1.DeleteAdapterRequest\x1a\".edgelora.v1.DeleteAdapterResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!edgelora/v1/gateway_service.proto\x12\x0b\x65\x64gelora.v1\x1a\x19\x65\x64gelora/v1/adapter.proto\x1a\x1d\x65\x64gelora/v1/degradation.proto\x1a\x1c\x65\x64gelora/v1/generation.proto\x1a!edgelora/v1/monitor_service.proto\x1a\x19\x65\x64gelora/v1/routing.proto\x1a#edgelora/v1/scheduler_service.proto\"\xf8\x01\n\x0fGenerateRequest\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12/\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12/\n\x07options\x18\x03 \x01(\x0b\x32\x1e.edgelora.v1.GenerationOptions\x12,\n\x08priority\x18\x04 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x0c\n\x04user\x18\x05 \x01(\t\x12\x37\n\x0b\x64\x65gradation\x18\x06 \x01(\x0b\x32\".edgelora.v1.DegradationPreference\"?\n\x10GenerateResponse\x12+\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1c.edgelora.v1.GenerationEvent\"\x90\x02\n\x0b\x43hatRequest\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.edgelora.v1.ChatMessage\x12/\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12/\n\x07options\x18\x03 \x01(\x0b\x32\x1e.edgelora.v1.GenerationOptions\x12,\n\x08priority\x18\x04 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x0c\n\x04user\x18\x05 \x01(\t\x12\x37\n\x0b\x64\x65gradation\x18\x06 \x01(\x0b\x32\".edgelora.v1.DegradationPreference\";\n\x0c\x43hatResponse\x12+\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1c.edgelora.v1.GenerationEvent\"\xb2\x01\n\x0fGenerationEvent\x12)\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x15.edgelora.v1.AcceptedH\x00\x12#\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x12.edgelora.v1.DeltaH\x00\x12#\n\x05usage\x18\x03 \x01(\x0b\x32\x12.edgelora.v1.UsageH\x00\x12!\n\x04\x64one\x18\x04 \x01(\x0b\x32\x11.edgelora.v1.DoneH\x00\x42\x07\n\x05\x65vent\"\xbd\x01\n\x08\x41\x63\x63\x65pted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x16\n\x0equeue_position\x18\x02 \x01(\r\x12.\n\x08\x61\x64\x61pters\x18\x03 \x03(\x0b\x32\x1c.edgelora.v1.ResolvedAdapter\x12.\n\x0c\x64\x65gradations\x18\x04 \x03(\x0b\x32\x18.edgelora.v1.Degradation\x12%\n\x07routing\x18\x05 \x01(\x0b\x32\x14.edgelora.v1.Routing\"b\n\x04\x44one\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.edgelora.v1.FinishReason\x12\x18\n\x0bstop_string\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_stop_string\"<\n\x13ListAdaptersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x83\x01\n\x14ListAdaptersResponse\x12&\n\x08\x61\x64\x61pters\x18\x01 \x03(\x0b\x32\x14.edgelora.v1.Adapter\x12*\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x19.edgelora.v1.AdapterAlias\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"$\n\x11GetAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\"g\n\x12GetAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\x12*\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x19.edgelora.v1.AdapterAlias\"\x9d\x01\n\x15InstallAdapterRequest\x12\x0f\n\x07package\x18\x01 \x01(\t\x12\r\n\x05\x61lias\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x15\n\rreplace_alias\x18\x04 \x01(\x08\x12 \n\x13\x65xpected_generation\x18\x05 \x01(\x04H\x00\x88\x01\x01\x42\x16\n\x14_expected_generation\"\x90\x01\n\x16InstallAdapterResponse\x12\x31\n\x08progress\x18\x01 \x01(\x0b\x32\x1d.edgelora.v1.TransferProgressH\x00\x12:\n\nregistered\x18\x02 \x01(\x0b\x32$.edgelora.v1.RegisterAdapterResponseH\x00\x42\x07\n\x05\x65vent\"7\n\x11PinAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\x12\x11\n\tis_pinned\x18\x02 \x01(\x08\";\n\x12PinAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\"J\n\x10SetWarmUpRequest\x12\x17\n\nis_enabled\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x0e\n\x06\x66orget\x18\x02 \x01(\x08\x42\r\n\x0b_is_enabled\"<\n\x11SetWarmUpResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.edgelora.v1.WarmUpState\"\x12\n\x10GetStatusRequest\"\xb6\x03\n\x11GetStatusResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x02 \x01(\t\x12\x1a\n\x12max_context_tokens\x18\x03 \x01(\r\x12,\n\x08services\x18\x04 \x03(\x0b\x32\x1a.edgelora.v1.ServiceStatus\x12+\n\x06\x64\x65vice\x18\x05 \x01(\x0b\x32\x1b.edgelora.v1.DeviceSnapshot\x12(\n\x06queues\x18\x06 \x03(\x0b\x32\x18.edgelora.v1.QueueStatus\x12\'\n\x05usage\x18\x07 \x01(\x0b\x32\x18.edgelora.v1.TenantUsage\x12\x0f\n\x07\x62\x61\x63kend\x18\x08 \x01(\t\x12\x16\n\x0ekv_cache_dtype\x18\t \x01(\t\x12*\n\x05tiers\x18\n \x01(\x0b\x32\x1b.edgelora.v1.TierStatistics\x12.\n\x0crestrictions\x18\x0b \x03(\x0b\x32\x18.edgelora.v1.Restriction\x12-\n\x08pressure\x18\x0c \x01(\x0b\x32\x1b.edgelora.v1.DevicePressure\"/\n\rServiceStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08is_ready\x18\x02 \x01(\x08\"\xc1\x01\n\x0bTenantUsage\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x14\n\x0cnum_requests\x18\x02 \x01(\x04\x12\x19\n\x11num_prompt_tokens\x18\x03 \x01(\x04\x12\x19\n\x11num_output_tokens\x18\x04 \x01(\x04\x12\x13\n\x0bnum_running\x18\x05 \x01(\r\x12\x1f\n\x17max_concurrent_requests\x18\x06 \x01(\r\x12\x1d\n\x15max_tokens_per_minute\x18\x07 \x01(\r\"\x86\x01\n\x16RegisterAdapterRequest\x12\x32\n\x06header\x18\x01 \x01(\x0b\x32 .edgelora.v1.AdapterUploadHeaderH\x00\x12\x30\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1f.edgelora.v1.AdapterUploadChunkH\x00\x42\x06\n\x04part\"\xd4\x01\n\x13\x41\x64\x61pterUploadHeader\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12-\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x1e.edgelora.v1.AdapterUploadFile\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x15\n\rreplace_alias\x18\x04 \x01(\x08\x12 \n\x13\x65xpected_generation\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x19\n\x11version_of_digest\x18\x06 \x01(\tB\x16\n\x14_expected_generation\"5\n\x11\x41\x64\x61pterUploadFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"5\n\x12\x41\x64\x61pterUploadChunk\x12\x11\n\tfile_name\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"z\n\x17RegisterAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\x12(\n\x05\x61lias\x18\x02 \x01(\x0b\x32\x19.edgelora.v1.AdapterAlias\x12\x0e\n\x06is_new\x18\x03 \x01(\x08\"p\n\x16SetAdapterAliasRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12 \n\x13\x65xpected_generation\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x16\n\x14_expected_generation\"C\n\x17SetAdapterAliasResponse\x12(\n\x05\x61lias\x18\x01 \x01(\x0b\x32\x19.edgelora.v1.AdapterAlias\"\'\n\x14\x44\x65leteAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\"H\n\x15\x44\x65leteAdapterResponse\x12\x17\n\x0fremoved_aliases\x18\x01 \x03(\t\x12\x16\n\x0eremoved_digest\x18\x02 \x01(\t2\xb6\x07\n\x0eGatewayService\x12I\n\x08Generate\x12\x1c.edgelora.v1.GenerateRequest\x1a\x1d.edgelora.v1.GenerateResponse0\x01\x12=\n\x04\x43hat\x12\x18.edgelora.v1.ChatRequest\x1a\x19.edgelora.v1.ChatResponse0\x01\x12X\n\x0cListAdapters\x12 .edgelora.v1.ListAdaptersRequest\x1a!.edgelora.v1.ListAdaptersResponse\"\x03\x90\x02\x01\x12O\n\tGetStatus\x12\x1d.edgelora.v1.GetStatusRequest\x1a\x1e.edgelora.v1.GetStatusResponse\"\x03\x90\x02\x01\x12^\n\x0fRegisterAdapter\x12#.edgelora.v1.RegisterAdapterRequest\x1a$.edgelora.v1.RegisterAdapterResponse(\x01\x12[\n\x0eInstallAdapter\x12\".edgelora.v1.InstallAdapterRequest\x1a#.edgelora.v1.InstallAdapterResponse0\x01\x12R\n\nGetAdapter\x12\x1e.edgelora.v1.GetAdapterRequest\x1a\x1f.edgelora.v1.GetAdapterResponse\"\x03\x90\x02\x01\x12R\n\nPinAdapter\x12\x1e.edgelora.v1.PinAdapterRequest\x1a\x1f.edgelora.v1.PinAdapterResponse\"\x03\x90\x02\x02\x12O\n\tSetWarmUp\x12\x1d.edgelora.v1.SetWarmUpRequest\x1a\x1e.edgelora.v1.SetWarmUpResponse\"\x03\x90\x02\x02\x12\\\n\x0fSetAdapterAlias\x12#.edgelora.v1.SetAdapterAliasRequest\x1a$.edgelora.v1.SetAdapterAliasResponse\x12[\n\rDeleteAdapter\x12!.edgelora.v1.DeleteAdapterRequest\x1a\".edgelora.v1.DeleteAdapterResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,66 +49,66 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GATEWAYSERVICE'].methods_by_name['SetWarmUp']._serialized_options = b'\220\002\002'
   _globals['_GATEWAYSERVICE'].methods_by_name['DeleteAdapter']._loaded_options = None
   _globals['_GATEWAYSERVICE'].methods_by_name['DeleteAdapter']._serialized_options = b'\220\002\002'
-  _globals['_GENERATEREQUEST']._serialized_start=180
-  _globals['_GENERATEREQUEST']._serialized_end=371
-  _globals['_GENERATERESPONSE']._serialized_start=373
-  _globals['_GENERATERESPONSE']._serialized_end=436
-  _globals['_CHATREQUEST']._serialized_start=439
-  _globals['_CHATREQUEST']._serialized_end=654
-  _globals['_CHATRESPONSE']._serialized_start=656
-  _globals['_CHATRESPONSE']._serialized_end=715
-  _globals['_GENERATIONEVENT']._serialized_start=718
-  _globals['_GENERATIONEVENT']._serialized_end=896
-  _globals['_ACCEPTED']._serialized_start=898
-  _globals['_ACCEPTED']._serialized_end=1000
-  _globals['_DONE']._serialized_start=1002
-  _globals['_DONE']._serialized_end=1100
-  _globals['_LISTADAPTERSREQUEST']._serialized_start=1102
-  _globals['_LISTADAPTERSREQUEST']._serialized_end=1162
-  _globals['_LISTADAPTERSRESPONSE']._serialized_start=1165
-  _globals['_LISTADAPTERSRESPONSE']._serialized_end=1296
-  _globals['_GETADAPTERREQUEST']._serialized_start=1298
-  _globals['_GETADAPTERREQUEST']._serialized_end=1334
-  _globals['_GETADAPTERRESPONSE']._serialized_start=1336
-  _globals['_GETADAPTERRESPONSE']._serialized_end=1439
-  _globals['_INSTALLADAPTERREQUEST']._serialized_start=1442
-  _globals['_INSTALLADAPTERREQUEST']._serialized_end=1599
-  _globals['_INSTALLADAPTERRESPONSE']._serialized_start=1602
-  _globals['_INSTALLADAPTERRESPONSE']._serialized_end=1746
-  _globals['_PINADAPTERREQUEST']._serialized_start=1748
-  _globals['_PINADAPTERREQUEST']._serialized_end=1803
-  _globals['_PINADAPTERRESPONSE']._serialized_start=1805
-  _globals['_PINADAPTERRESPONSE']._serialized_end=1864
-  _globals['_SETWARMUPREQUEST']._serialized_start=1866
-  _globals['_SETWARMUPREQUEST']._serialized_end=1940
-  _globals['_SETWARMUPRESPONSE']._serialized_start=1942
-  _globals['_SETWARMUPRESPONSE']._serialized_end=2002
-  _globals['_GETSTATUSREQUEST']._serialized_start=2004
-  _globals['_GETSTATUSREQUEST']._serialized_end=2022
-  _globals['_GETSTATUSRESPONSE']._serialized_start=2025
-  _globals['_GETSTATUSRESPONSE']._serialized_end=2368
-  _globals['_SERVICESTATUS']._serialized_start=2370
-  _globals['_SERVICESTATUS']._serialized_end=2417
-  _globals['_TENANTUSAGE']._serialized_start=2420
-  _globals['_TENANTUSAGE']._serialized_end=2613
-  _globals['_REGISTERADAPTERREQUEST']._serialized_start=2616
-  _globals['_REGISTERADAPTERREQUEST']._serialized_end=2750
-  _globals['_ADAPTERUPLOADHEADER']._serialized_start=2753
-  _globals['_ADAPTERUPLOADHEADER']._serialized_end=2938
-  _globals['_ADAPTERUPLOADFILE']._serialized_start=2940
-  _globals['_ADAPTERUPLOADFILE']._serialized_end=2993
-  _globals['_ADAPTERUPLOADCHUNK']._serialized_start=2995
-  _globals['_ADAPTERUPLOADCHUNK']._serialized_end=3048
-  _globals['_REGISTERADAPTERRESPONSE']._serialized_start=3050
-  _globals['_REGISTERADAPTERRESPONSE']._serialized_end=3172
-  _globals['_SETADAPTERALIASREQUEST']._serialized_start=3174
-  _globals['_SETADAPTERALIASREQUEST']._serialized_end=3286
-  _globals['_SETADAPTERALIASRESPONSE']._serialized_start=3288
-  _globals['_SETADAPTERALIASRESPONSE']._serialized_end=3355
-  _globals['_DELETEADAPTERREQUEST']._serialized_start=3357
-  _globals['_DELETEADAPTERREQUEST']._serialized_end=3396
-  _globals['_DELETEADAPTERRESPONSE']._serialized_start=3398
-  _globals['_DELETEADAPTERRESPONSE']._serialized_end=3470
-  _globals['_GATEWAYSERVICE']._serialized_start=3473
-  _globals['_GATEWAYSERVICE']._serialized_end=4423
+  _globals['_GENERATEREQUEST']._serialized_start=238
+  _globals['_GENERATEREQUEST']._serialized_end=486
+  _globals['_GENERATERESPONSE']._serialized_start=488
+  _globals['_GENERATERESPONSE']._serialized_end=551
+  _globals['_CHATREQUEST']._serialized_start=554
+  _globals['_CHATREQUEST']._serialized_end=826
+  _globals['_CHATRESPONSE']._serialized_start=828
+  _globals['_CHATRESPONSE']._serialized_end=887
+  _globals['_GENERATIONEVENT']._serialized_start=890
+  _globals['_GENERATIONEVENT']._serialized_end=1068
+  _globals['_ACCEPTED']._serialized_start=1071
+  _globals['_ACCEPTED']._serialized_end=1260
+  _globals['_DONE']._serialized_start=1262
+  _globals['_DONE']._serialized_end=1360
+  _globals['_LISTADAPTERSREQUEST']._serialized_start=1362
+  _globals['_LISTADAPTERSREQUEST']._serialized_end=1422
+  _globals['_LISTADAPTERSRESPONSE']._serialized_start=1425
+  _globals['_LISTADAPTERSRESPONSE']._serialized_end=1556
+  _globals['_GETADAPTERREQUEST']._serialized_start=1558
+  _globals['_GETADAPTERREQUEST']._serialized_end=1594
+  _globals['_GETADAPTERRESPONSE']._serialized_start=1596
+  _globals['_GETADAPTERRESPONSE']._serialized_end=1699
+  _globals['_INSTALLADAPTERREQUEST']._serialized_start=1702
+  _globals['_INSTALLADAPTERREQUEST']._serialized_end=1859
+  _globals['_INSTALLADAPTERRESPONSE']._serialized_start=1862
+  _globals['_INSTALLADAPTERRESPONSE']._serialized_end=2006
+  _globals['_PINADAPTERREQUEST']._serialized_start=2008
+  _globals['_PINADAPTERREQUEST']._serialized_end=2063
+  _globals['_PINADAPTERRESPONSE']._serialized_start=2065
+  _globals['_PINADAPTERRESPONSE']._serialized_end=2124
+  _globals['_SETWARMUPREQUEST']._serialized_start=2126
+  _globals['_SETWARMUPREQUEST']._serialized_end=2200
+  _globals['_SETWARMUPRESPONSE']._serialized_start=2202
+  _globals['_SETWARMUPRESPONSE']._serialized_end=2262
+  _globals['_GETSTATUSREQUEST']._serialized_start=2264
+  _globals['_GETSTATUSREQUEST']._serialized_end=2282
+  _globals['_GETSTATUSRESPONSE']._serialized_start=2285
+  _globals['_GETSTATUSRESPONSE']._serialized_end=2723
+  _globals['_SERVICESTATUS']._serialized_start=2725
+  _globals['_SERVICESTATUS']._serialized_end=2772
+  _globals['_TENANTUSAGE']._serialized_start=2775
+  _globals['_TENANTUSAGE']._serialized_end=2968
+  _globals['_REGISTERADAPTERREQUEST']._serialized_start=2971
+  _globals['_REGISTERADAPTERREQUEST']._serialized_end=3105
+  _globals['_ADAPTERUPLOADHEADER']._serialized_start=3108
+  _globals['_ADAPTERUPLOADHEADER']._serialized_end=3320
+  _globals['_ADAPTERUPLOADFILE']._serialized_start=3322
+  _globals['_ADAPTERUPLOADFILE']._serialized_end=3375
+  _globals['_ADAPTERUPLOADCHUNK']._serialized_start=3377
+  _globals['_ADAPTERUPLOADCHUNK']._serialized_end=3430
+  _globals['_REGISTERADAPTERRESPONSE']._serialized_start=3432
+  _globals['_REGISTERADAPTERRESPONSE']._serialized_end=3554
+  _globals['_SETADAPTERALIASREQUEST']._serialized_start=3556
+  _globals['_SETADAPTERALIASREQUEST']._serialized_end=3668
+  _globals['_SETADAPTERALIASRESPONSE']._serialized_start=3670
+  _globals['_SETADAPTERALIASRESPONSE']._serialized_end=3737
+  _globals['_DELETEADAPTERREQUEST']._serialized_start=3739
+  _globals['_DELETEADAPTERREQUEST']._serialized_end=3778
+  _globals['_DELETEADAPTERRESPONSE']._serialized_start=3780
+  _globals['_DELETEADAPTERRESPONSE']._serialized_end=3852
+  _globals['_GATEWAYSERVICE']._serialized_start=3855
+  _globals['_GATEWAYSERVICE']._serialized_end=4805
 # @@protoc_insertion_point(module_scope)

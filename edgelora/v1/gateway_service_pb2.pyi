@@ -1,6 +1,8 @@
 from edgelora.v1 import adapter_pb2 as _adapter_pb2
+from edgelora.v1 import degradation_pb2 as _degradation_pb2
 from edgelora.v1 import generation_pb2 as _generation_pb2
 from edgelora.v1 import monitor_service_pb2 as _monitor_service_pb2
+from edgelora.v1 import routing_pb2 as _routing_pb2
 from edgelora.v1 import scheduler_service_pb2 as _scheduler_service_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -11,18 +13,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("prompt", "adapters", "options", "priority", "user")
+    __slots__ = ("prompt", "adapters", "options", "priority", "user", "degradation")
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    DEGRADATION_FIELD_NUMBER: _ClassVar[int]
     prompt: str
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
     options: _generation_pb2.GenerationOptions
     priority: _generation_pb2.PriorityClass
     user: str
-    def __init__(self, prompt: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ...) -> None: ...
+    degradation: _degradation_pb2.DegradationPreference
+    def __init__(self, prompt: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ..., degradation: _Optional[_Union[_degradation_pb2.DegradationPreference, _Mapping]] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("event",)
@@ -31,18 +35,20 @@ class GenerateResponse(_message.Message):
     def __init__(self, event: _Optional[_Union[GenerationEvent, _Mapping]] = ...) -> None: ...
 
 class ChatRequest(_message.Message):
-    __slots__ = ("messages", "adapters", "options", "priority", "user")
+    __slots__ = ("messages", "adapters", "options", "priority", "user", "degradation")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    DEGRADATION_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_generation_pb2.ChatMessage]
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
     options: _generation_pb2.GenerationOptions
     priority: _generation_pb2.PriorityClass
     user: str
-    def __init__(self, messages: _Optional[_Iterable[_Union[_generation_pb2.ChatMessage, _Mapping]]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ...) -> None: ...
+    degradation: _degradation_pb2.DegradationPreference
+    def __init__(self, messages: _Optional[_Iterable[_Union[_generation_pb2.ChatMessage, _Mapping]]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ..., degradation: _Optional[_Union[_degradation_pb2.DegradationPreference, _Mapping]] = ...) -> None: ...
 
 class ChatResponse(_message.Message):
     __slots__ = ("event",)
@@ -63,14 +69,18 @@ class GenerationEvent(_message.Message):
     def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., delta: _Optional[_Union[_generation_pb2.Delta, _Mapping]] = ..., usage: _Optional[_Union[_generation_pb2.Usage, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ...) -> None: ...
 
 class Accepted(_message.Message):
-    __slots__ = ("request_id", "queue_position", "adapters")
+    __slots__ = ("request_id", "queue_position", "adapters", "degradations", "routing")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_POSITION_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    DEGRADATIONS_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     queue_position: int
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.ResolvedAdapter]
-    def __init__(self, request_id: _Optional[str] = ..., queue_position: _Optional[int] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]]] = ...) -> None: ...
+    degradations: _containers.RepeatedCompositeFieldContainer[_degradation_pb2.Degradation]
+    routing: _routing_pb2.Routing
+    def __init__(self, request_id: _Optional[str] = ..., queue_position: _Optional[int] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]]] = ..., degradations: _Optional[_Iterable[_Union[_degradation_pb2.Degradation, _Mapping]]] = ..., routing: _Optional[_Union[_routing_pb2.Routing, _Mapping]] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ("finish_reason", "stop_string")
@@ -167,7 +177,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("model", "model_digest", "max_context_tokens", "services", "device", "queues", "usage", "backend", "kv_cache_dtype", "tiers")
+    __slots__ = ("model", "model_digest", "max_context_tokens", "services", "device", "queues", "usage", "backend", "kv_cache_dtype", "tiers", "restrictions", "pressure")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     MAX_CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +188,8 @@ class GetStatusResponse(_message.Message):
     BACKEND_FIELD_NUMBER: _ClassVar[int]
     KV_CACHE_DTYPE_FIELD_NUMBER: _ClassVar[int]
     TIERS_FIELD_NUMBER: _ClassVar[int]
+    RESTRICTIONS_FIELD_NUMBER: _ClassVar[int]
+    PRESSURE_FIELD_NUMBER: _ClassVar[int]
     model: str
     model_digest: str
     max_context_tokens: int
@@ -188,7 +200,9 @@ class GetStatusResponse(_message.Message):
     backend: str
     kv_cache_dtype: str
     tiers: _adapter_pb2.TierStatistics
-    def __init__(self, model: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., device: _Optional[_Union[_monitor_service_pb2.DeviceSnapshot, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[_scheduler_service_pb2.QueueStatus, _Mapping]]] = ..., usage: _Optional[_Union[TenantUsage, _Mapping]] = ..., backend: _Optional[str] = ..., kv_cache_dtype: _Optional[str] = ..., tiers: _Optional[_Union[_adapter_pb2.TierStatistics, _Mapping]] = ...) -> None: ...
+    restrictions: _containers.RepeatedCompositeFieldContainer[_scheduler_service_pb2.Restriction]
+    pressure: _monitor_service_pb2.DevicePressure
+    def __init__(self, model: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., device: _Optional[_Union[_monitor_service_pb2.DeviceSnapshot, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[_scheduler_service_pb2.QueueStatus, _Mapping]]] = ..., usage: _Optional[_Union[TenantUsage, _Mapping]] = ..., backend: _Optional[str] = ..., kv_cache_dtype: _Optional[str] = ..., tiers: _Optional[_Union[_adapter_pb2.TierStatistics, _Mapping]] = ..., restrictions: _Optional[_Iterable[_Union[_scheduler_service_pb2.Restriction, _Mapping]]] = ..., pressure: _Optional[_Union[_monitor_service_pb2.DevicePressure, _Mapping]] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
     __slots__ = ("name", "is_ready")
@@ -225,18 +239,20 @@ class RegisterAdapterRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[AdapterUploadHeader, _Mapping]] = ..., chunk: _Optional[_Union[AdapterUploadChunk, _Mapping]] = ...) -> None: ...
 
 class AdapterUploadHeader(_message.Message):
-    __slots__ = ("alias", "files", "description", "replace_alias", "expected_generation")
+    __slots__ = ("alias", "files", "description", "replace_alias", "expected_generation", "version_of_digest")
     ALIAS_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     REPLACE_ALIAS_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_OF_DIGEST_FIELD_NUMBER: _ClassVar[int]
     alias: str
     files: _containers.RepeatedCompositeFieldContainer[AdapterUploadFile]
     description: str
     replace_alias: bool
     expected_generation: int
-    def __init__(self, alias: _Optional[str] = ..., files: _Optional[_Iterable[_Union[AdapterUploadFile, _Mapping]]] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., expected_generation: _Optional[int] = ...) -> None: ...
+    version_of_digest: str
+    def __init__(self, alias: _Optional[str] = ..., files: _Optional[_Iterable[_Union[AdapterUploadFile, _Mapping]]] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., expected_generation: _Optional[int] = ..., version_of_digest: _Optional[str] = ...) -> None: ...
 
 class AdapterUploadFile(_message.Message):
     __slots__ = ("name", "size_bytes")

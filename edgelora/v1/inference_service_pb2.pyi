@@ -43,6 +43,22 @@ class Finished(_message.Message):
     usage: _generation_pb2.Usage
     def __init__(self, finish_reason: _Optional[_Union[_generation_pb2.FinishReason, str]] = ..., stop_string: _Optional[str] = ..., usage: _Optional[_Union[_generation_pb2.Usage, _Mapping]] = ...) -> None: ...
 
+class SetRunLimitsRequest(_message.Message):
+    __slots__ = ("limits",)
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    limits: _ticket_pb2.Sealed
+    def __init__(self, limits: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ...) -> None: ...
+
+class SetRunLimitsResponse(_message.Message):
+    __slots__ = ("max_num_seqs", "max_prefill_tokens", "num_threads")
+    MAX_NUM_SEQS_FIELD_NUMBER: _ClassVar[int]
+    MAX_PREFILL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NUM_THREADS_FIELD_NUMBER: _ClassVar[int]
+    max_num_seqs: int
+    max_prefill_tokens: int
+    num_threads: int
+    def __init__(self, max_num_seqs: _Optional[int] = ..., max_prefill_tokens: _Optional[int] = ..., num_threads: _Optional[int] = ...) -> None: ...
+
 class GetModelRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -70,7 +86,7 @@ class GetEngineStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetEngineStatusResponse(_message.Message):
-    __slots__ = ("num_running", "num_waiting", "num_kv_blocks", "num_free_kv_blocks", "num_adapter_slots", "num_resident_adapters", "num_adapter_references", "num_steps", "num_output_tokens", "num_preemptions", "weights_bytes", "kv_cache_bytes", "adapter_slots_bytes", "num_cached_kv_blocks", "num_prefix_lookup_tokens", "num_prefix_hit_tokens")
+    __slots__ = ("num_running", "num_waiting", "num_kv_blocks", "num_free_kv_blocks", "num_adapter_slots", "num_resident_adapters", "num_adapter_references", "num_steps", "num_output_tokens", "num_preemptions", "weights_bytes", "kv_cache_bytes", "adapter_slots_bytes", "num_cached_kv_blocks", "num_prefix_lookup_tokens", "num_prefix_hit_tokens", "max_num_seqs", "max_prefill_tokens", "num_threads")
     NUM_RUNNING_FIELD_NUMBER: _ClassVar[int]
     NUM_WAITING_FIELD_NUMBER: _ClassVar[int]
     NUM_KV_BLOCKS_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +103,9 @@ class GetEngineStatusResponse(_message.Message):
     NUM_CACHED_KV_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     NUM_PREFIX_LOOKUP_TOKENS_FIELD_NUMBER: _ClassVar[int]
     NUM_PREFIX_HIT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MAX_NUM_SEQS_FIELD_NUMBER: _ClassVar[int]
+    MAX_PREFILL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NUM_THREADS_FIELD_NUMBER: _ClassVar[int]
     num_running: int
     num_waiting: int
     num_kv_blocks: int
@@ -103,4 +122,7 @@ class GetEngineStatusResponse(_message.Message):
     num_cached_kv_blocks: int
     num_prefix_lookup_tokens: int
     num_prefix_hit_tokens: int
-    def __init__(self, num_running: _Optional[int] = ..., num_waiting: _Optional[int] = ..., num_kv_blocks: _Optional[int] = ..., num_free_kv_blocks: _Optional[int] = ..., num_adapter_slots: _Optional[int] = ..., num_resident_adapters: _Optional[int] = ..., num_adapter_references: _Optional[int] = ..., num_steps: _Optional[int] = ..., num_output_tokens: _Optional[int] = ..., num_preemptions: _Optional[int] = ..., weights_bytes: _Optional[int] = ..., kv_cache_bytes: _Optional[int] = ..., adapter_slots_bytes: _Optional[int] = ..., num_cached_kv_blocks: _Optional[int] = ..., num_prefix_lookup_tokens: _Optional[int] = ..., num_prefix_hit_tokens: _Optional[int] = ...) -> None: ...
+    max_num_seqs: int
+    max_prefill_tokens: int
+    num_threads: int
+    def __init__(self, num_running: _Optional[int] = ..., num_waiting: _Optional[int] = ..., num_kv_blocks: _Optional[int] = ..., num_free_kv_blocks: _Optional[int] = ..., num_adapter_slots: _Optional[int] = ..., num_resident_adapters: _Optional[int] = ..., num_adapter_references: _Optional[int] = ..., num_steps: _Optional[int] = ..., num_output_tokens: _Optional[int] = ..., num_preemptions: _Optional[int] = ..., weights_bytes: _Optional[int] = ..., kv_cache_bytes: _Optional[int] = ..., adapter_slots_bytes: _Optional[int] = ..., num_cached_kv_blocks: _Optional[int] = ..., num_prefix_lookup_tokens: _Optional[int] = ..., num_prefix_hit_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., max_prefill_tokens: _Optional[int] = ..., num_threads: _Optional[int] = ...) -> None: ...

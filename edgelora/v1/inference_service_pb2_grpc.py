@@ -40,6 +40,11 @@ class InferenceServiceStub:
                 request_serializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateResponse.FromString,
                 _registered_method=True)
+        self.SetRunLimits = channel.unary_unary(
+                '/edgelora.v1.InferenceService/SetRunLimits',
+                request_serializer=edgelora_dot_v1_dot_inference__service__pb2.SetRunLimitsRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_inference__service__pb2.SetRunLimitsResponse.FromString,
+                _registered_method=True)
         self.GetModel = channel.unary_unary(
                 '/edgelora.v1.InferenceService/GetModel',
                 request_serializer=edgelora_dot_v1_dot_inference__service__pb2.GetModelRequest.SerializeToString,
@@ -58,6 +63,13 @@ class InferenceServiceServicer:
 
     def Generate(self, request, context):
         """Generate runs a ticketed request. The stream ends with Finished, or with an error status.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetRunLimits(self, request, context):
+        """SetRunLimits changes how much of itself the worker uses, until it is called again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -84,6 +96,11 @@ def add_InferenceServiceServicer_to_server(servicer, server):
                     servicer.Generate,
                     request_deserializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateResponse.SerializeToString,
+            ),
+            'SetRunLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetRunLimits,
+                    request_deserializer=edgelora_dot_v1_dot_inference__service__pb2.SetRunLimitsRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_inference__service__pb2.SetRunLimitsResponse.SerializeToString,
             ),
             'GetModel': grpc.unary_unary_rpc_method_handler(
                     servicer.GetModel,
@@ -124,6 +141,33 @@ class InferenceService:
             '/edgelora.v1.InferenceService/Generate',
             edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateRequest.SerializeToString,
             edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetRunLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.InferenceService/SetRunLimits',
+            edgelora_dot_v1_dot_inference__service__pb2.SetRunLimitsRequest.SerializeToString,
+            edgelora_dot_v1_dot_inference__service__pb2.SetRunLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -22,11 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from edgelora.v1 import ticket_pb2 as edgelora_dot_v1_dot_ticket__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!edgelora/v1/monitor_service.proto\x12\x0b\x65\x64gelora.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n\x12GetSnapshotRequest\"D\n\x13GetSnapshotResponse\x12-\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1b.edgelora.v1.DeviceSnapshot\"\xcc\x05\n\x0e\x44\x65viceSnapshot\x12.\n\nsampled_at\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x03\x61ge\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12 \n\x13temperature_celsius\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12/\n\rthermal_zones\x18\x04 \x03(\x0b\x32\x18.edgelora.v1.ThermalZone\x12\x1d\n\x10\x63pu_frequency_hz\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12!\n\x14\x63pu_max_frequency_hz\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12\x1c\n\x0f\x63pu_utilisation\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x1f\n\x12memory_total_bytes\x18\x08 \x01(\x04H\x04\x88\x01\x01\x12#\n\x16memory_available_bytes\x18\t \x01(\x04H\x05\x88\x01\x01\x12%\n\x07\x62\x61ttery\x18\n \x01(\x0b\x32\x14.edgelora.v1.Battery\x12\x16\n\tcpu_stall\x18\x0b \x01(\x01H\x06\x88\x01\x01\x12\x19\n\x0cmemory_stall\x18\x0c \x01(\x01H\x07\x88\x01\x01\x12\x15\n\x08io_stall\x18\r \x01(\x01H\x08\x88\x01\x01\x12-\n\tprocesses\x18\x0e \x03(\x0b\x32\x1a.edgelora.v1.ProcessSample\x12\x11\n\tnum_cores\x18\x0f \x01(\rB\x16\n\x14_temperature_celsiusB\x13\n\x11_cpu_frequency_hzB\x17\n\x15_cpu_max_frequency_hzB\x12\n\x10_cpu_utilisationB\x15\n\x13_memory_total_bytesB\x19\n\x17_memory_available_bytesB\x0c\n\n_cpu_stallB\x0f\n\r_memory_stallB\x0b\n\t_io_stall\"N\n\x0bThermalZone\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1b\n\x13temperature_celsius\x18\x02 \x01(\x01\x12\x14\n\x0cis_processor\x18\x03 \x01(\x08\"u\n\x07\x42\x61ttery\x12\x13\n\x06\x63harge\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.edgelora.v1.BatteryState\x12\x14\n\x07power_w\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\t\n\x07_chargeB\n\n\x08_power_w\"S\n\rProcessSample\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\r\x12\x11\n\trss_bytes\x18\x03 \x01(\x04\x12\x11\n\tcpu_cores\x18\x04 \x01(\x01\"\x16\n\x14WatchPressureRequest\"\xd0\x01\n\x15WatchPressureResponse\x12/\n\x0btemperature\x18\x01 \x01(\x0e\x32\x1a.edgelora.v1.PressureLevel\x12*\n\x06memory\x18\x02 \x01(\x0e\x32\x1a.edgelora.v1.PressureLevel\x12+\n\x07\x62\x61ttery\x18\x03 \x01(\x0e\x32\x1a.edgelora.v1.PressureLevel\x12-\n\x08snapshot\x18\x04 \x01(\x0b\x32\x1b.edgelora.v1.DeviceSnapshot*\xbb\x01\n\x0c\x42\x61tteryState\x12\x1d\n\x19\x42\x41TTERY_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x42\x41TTERY_STATE_CHARGING\x10\x01\x12\x1d\n\x19\x42\x41TTERY_STATE_DISCHARGING\x10\x02\x12\x16\n\x12\x42\x41TTERY_STATE_FULL\x10\x03\x12\x1e\n\x1a\x42\x41TTERY_STATE_NOT_CHARGING\x10\x04\x12\x19\n\x15\x42\x41TTERY_STATE_UNKNOWN\x10\x05*\xa0\x01\n\rPressureLevel\x12\x1e\n\x1aPRESSURE_LEVEL_UNSPECIFIED\x10\x00\x12\x1a\n\x16PRESSURE_LEVEL_UNKNOWN\x10\x01\x12\x19\n\x15PRESSURE_LEVEL_NORMAL\x10\x02\x12\x1b\n\x17PRESSURE_LEVEL_ELEVATED\x10\x03\x12\x1b\n\x17PRESSURE_LEVEL_CRITICAL\x10\x04\x32\xc6\x01\n\x0eMonitorService\x12U\n\x0bGetSnapshot\x12\x1f.edgelora.v1.GetSnapshotRequest\x1a .edgelora.v1.GetSnapshotResponse\"\x03\x90\x02\x01\x12]\n\rWatchPressure\x12!.edgelora.v1.WatchPressureRequest\x1a\".edgelora.v1.WatchPressureResponse\"\x03\x90\x02\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!edgelora/v1/monitor_service.proto\x12\x0b\x65\x64gelora.v1\x1a\x18\x65\x64gelora/v1/ticket.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n\x12GetSnapshotRequest\"s\n\x13GetSnapshotResponse\x12-\n\x08snapshot\x18\x01 \x01(\x0b\x32\x1b.edgelora.v1.DeviceSnapshot\x12-\n\x08pressure\x18\x02 \x01(\x0b\x32\x1b.edgelora.v1.DevicePressure\"\x87\x06\n\x0e\x44\x65viceSnapshot\x12.\n\nsampled_at\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x03\x61ge\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12 \n\x13temperature_celsius\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12/\n\rthermal_zones\x18\x04 \x03(\x0b\x32\x18.edgelora.v1.ThermalZone\x12\x1d\n\x10\x63pu_frequency_hz\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12!\n\x14\x63pu_max_frequency_hz\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12\x1c\n\x0f\x63pu_utilisation\x18\x07 \x01(\x01H\x03\x88\x01\x01\x12\x1f\n\x12memory_total_bytes\x18\x08 \x01(\x04H\x04\x88\x01\x01\x12#\n\x16memory_available_bytes\x18\t \x01(\x04H\x05\x88\x01\x01\x12%\n\x07\x62\x61ttery\x18\n \x01(\x0b\x32\x14.edgelora.v1.Battery\x12\x16\n\tcpu_stall\x18\x0b \x01(\x01H\x06\x88\x01\x01\x12\x19\n\x0cmemory_stall\x18\x0c \x01(\x01H\x07\x88\x01\x01\x12\x15\n\x08io_stall\x18\r \x01(\x01H\x08\x88\x01\x01\x12-\n\tprocesses\x18\x0e \x03(\x0b\x32\x1a.edgelora.v1.ProcessSample\x12\x11\n\tnum_cores\x18\x0f \x01(\r\x12\x1e\n\x04gpus\x18\x10 \x03(\x0b\x32\x10.edgelora.v1.Gpu\x12\x19\n\x11reporting_sources\x18\x11 \x03(\tB\x16\n\x14_temperature_celsiusB\x13\n\x11_cpu_frequency_hzB\x17\n\x15_cpu_max_frequency_hzB\x12\n\x10_cpu_utilisationB\x15\n\x13_memory_total_bytesB\x19\n\x17_memory_available_bytesB\x0c\n\n_cpu_stallB\x0f\n\r_memory_stallB\x0b\n\t_io_stall\"\x87\x02\n\x03Gpu\x12\x0c\n\x04name\x18\x01 \x01(\t\x12 \n\x13temperature_celsius\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x0butilisation\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x1f\n\x12memory_total_bytes\x18\x04 \x01(\x04H\x02\x88\x01\x01\x12\x1e\n\x11memory_used_bytes\x18\x05 \x01(\x04H\x03\x88\x01\x01\x12\x14\n\x07power_w\x18\x06 \x01(\x01H\x04\x88\x01\x01\x42\x16\n\x14_temperature_celsiusB\x0e\n\x0c_utilisationB\x15\n\x13_memory_total_bytesB\x14\n\x12_memory_used_bytesB\n\n\x08_power_w\"\xe9\x01\n\x0c\x44\x65viceReport\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x1b\n\x0e\x62\x61ttery_charge\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x30\n\rbattery_state\x18\x03 \x01(\x0e\x32\x19.edgelora.v1.BatteryState\x12\x36\n\x0ctemperatures\x18\x04 \x03(\x0b\x32 .edgelora.v1.ReportedTemperature\x12\x14\n\x0cis_withdrawn\x18\x05 \x01(\x08\x12\x19\n\x11\x65xpires_at_boot_s\x18\x06 \x01(\x01\x42\x11\n\x0f_battery_charge\"@\n\x13ReportedTemperature\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1b\n\x13temperature_celsius\x18\x02 \x01(\x01\"<\n\x15ReportReadingsRequest\x12#\n\x06report\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\"\x18\n\x16ReportReadingsResponse\"N\n\x0bThermalZone\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1b\n\x13temperature_celsius\x18\x02 \x01(\x01\x12\x14\n\x0cis_processor\x18\x03 \x01(\x08\"u\n\x07\x42\x61ttery\x12\x13\n\x06\x63harge\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.edgelora.v1.BatteryState\x12\x14\n\x07power_w\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\t\n\x07_chargeB\n\n\x08_power_w\"S\n\rProcessSample\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\r\x12\x11\n\trss_bytes\x18\x03 \x01(\x04\x12\x11\n\tcpu_cores\x18\x04 \x01(\x01\"\x16\n\x14WatchPressureRequest\"u\n\x15WatchPressureResponse\x12-\n\x08pressure\x18\x01 \x01(\x0b\x32\x1b.edgelora.v1.DevicePressure\x12-\n\x08snapshot\x18\x02 \x01(\x0b\x32\x1b.edgelora.v1.DeviceSnapshot\"\xa6\x01\n\x0e\x44\x65vicePressure\x12\x33\n\x0btemperature\x18\x01 \x01(\x0b\x32\x1e.edgelora.v1.DimensionPressure\x12.\n\x06memory\x18\x02 \x01(\x0b\x32\x1e.edgelora.v1.DimensionPressure\x12/\n\x07\x62\x61ttery\x18\x03 \x01(\x0b\x32\x1e.edgelora.v1.DimensionPressure\"\xd4\x01\n\x11\x44imensionPressure\x12)\n\x05level\x18\x01 \x01(\x0e\x32\x1a.edgelora.v1.PressureLevel\x12\'\n\x04held\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x07reading\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x16\n\tthreshold\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x0e\n\x06sensor\x18\x05 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x06 \x01(\tB\n\n\x08_readingB\x0c\n\n_threshold*\xbb\x01\n\x0c\x42\x61tteryState\x12\x1d\n\x19\x42\x41TTERY_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x42\x41TTERY_STATE_CHARGING\x10\x01\x12\x1d\n\x19\x42\x41TTERY_STATE_DISCHARGING\x10\x02\x12\x16\n\x12\x42\x41TTERY_STATE_FULL\x10\x03\x12\x1e\n\x1a\x42\x41TTERY_STATE_NOT_CHARGING\x10\x04\x12\x19\n\x15\x42\x41TTERY_STATE_UNKNOWN\x10\x05*\xa0\x01\n\rPressureLevel\x12\x1e\n\x1aPRESSURE_LEVEL_UNSPECIFIED\x10\x00\x12\x1a\n\x16PRESSURE_LEVEL_UNKNOWN\x10\x01\x12\x19\n\x15PRESSURE_LEVEL_NORMAL\x10\x02\x12\x1b\n\x17PRESSURE_LEVEL_ELEVATED\x10\x03\x12\x1b\n\x17PRESSURE_LEVEL_CRITICAL\x10\x04\x32\xa6\x02\n\x0eMonitorService\x12U\n\x0bGetSnapshot\x12\x1f.edgelora.v1.GetSnapshotRequest\x1a .edgelora.v1.GetSnapshotResponse\"\x03\x90\x02\x01\x12^\n\x0eReportReadings\x12\".edgelora.v1.ReportReadingsRequest\x1a#.edgelora.v1.ReportReadingsResponse\"\x03\x90\x02\x02\x12]\n\rWatchPressure\x12!.edgelora.v1.WatchPressureRequest\x1a\".edgelora.v1.WatchPressureResponse\"\x03\x90\x02\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,28 +36,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MONITORSERVICE'].methods_by_name['GetSnapshot']._loaded_options = None
   _globals['_MONITORSERVICE'].methods_by_name['GetSnapshot']._serialized_options = b'\220\002\001'
+  _globals['_MONITORSERVICE'].methods_by_name['ReportReadings']._loaded_options = None
+  _globals['_MONITORSERVICE'].methods_by_name['ReportReadings']._serialized_options = b'\220\002\002'
   _globals['_MONITORSERVICE'].methods_by_name['WatchPressure']._loaded_options = None
   _globals['_MONITORSERVICE'].methods_by_name['WatchPressure']._serialized_options = b'\220\002\001'
-  _globals['_BATTERYSTATE']._serialized_start=1446
-  _globals['_BATTERYSTATE']._serialized_end=1633
-  _globals['_PRESSURELEVEL']._serialized_start=1636
-  _globals['_PRESSURELEVEL']._serialized_end=1796
-  _globals['_GETSNAPSHOTREQUEST']._serialized_start=115
-  _globals['_GETSNAPSHOTREQUEST']._serialized_end=135
-  _globals['_GETSNAPSHOTRESPONSE']._serialized_start=137
-  _globals['_GETSNAPSHOTRESPONSE']._serialized_end=205
-  _globals['_DEVICESNAPSHOT']._serialized_start=208
-  _globals['_DEVICESNAPSHOT']._serialized_end=924
-  _globals['_THERMALZONE']._serialized_start=926
-  _globals['_THERMALZONE']._serialized_end=1004
-  _globals['_BATTERY']._serialized_start=1006
-  _globals['_BATTERY']._serialized_end=1123
-  _globals['_PROCESSSAMPLE']._serialized_start=1125
-  _globals['_PROCESSSAMPLE']._serialized_end=1208
-  _globals['_WATCHPRESSUREREQUEST']._serialized_start=1210
-  _globals['_WATCHPRESSUREREQUEST']._serialized_end=1232
-  _globals['_WATCHPRESSURERESPONSE']._serialized_start=1235
-  _globals['_WATCHPRESSURERESPONSE']._serialized_end=1443
-  _globals['_MONITORSERVICE']._serialized_start=1799
-  _globals['_MONITORSERVICE']._serialized_end=1997
+  _globals['_BATTERYSTATE']._serialized_start=2526
+  _globals['_BATTERYSTATE']._serialized_end=2713
+  _globals['_PRESSURELEVEL']._serialized_start=2716
+  _globals['_PRESSURELEVEL']._serialized_end=2876
+  _globals['_GETSNAPSHOTREQUEST']._serialized_start=141
+  _globals['_GETSNAPSHOTREQUEST']._serialized_end=161
+  _globals['_GETSNAPSHOTRESPONSE']._serialized_start=163
+  _globals['_GETSNAPSHOTRESPONSE']._serialized_end=278
+  _globals['_DEVICESNAPSHOT']._serialized_start=281
+  _globals['_DEVICESNAPSHOT']._serialized_end=1056
+  _globals['_GPU']._serialized_start=1059
+  _globals['_GPU']._serialized_end=1322
+  _globals['_DEVICEREPORT']._serialized_start=1325
+  _globals['_DEVICEREPORT']._serialized_end=1558
+  _globals['_REPORTEDTEMPERATURE']._serialized_start=1560
+  _globals['_REPORTEDTEMPERATURE']._serialized_end=1624
+  _globals['_REPORTREADINGSREQUEST']._serialized_start=1626
+  _globals['_REPORTREADINGSREQUEST']._serialized_end=1686
+  _globals['_REPORTREADINGSRESPONSE']._serialized_start=1688
+  _globals['_REPORTREADINGSRESPONSE']._serialized_end=1712
+  _globals['_THERMALZONE']._serialized_start=1714
+  _globals['_THERMALZONE']._serialized_end=1792
+  _globals['_BATTERY']._serialized_start=1794
+  _globals['_BATTERY']._serialized_end=1911
+  _globals['_PROCESSSAMPLE']._serialized_start=1913
+  _globals['_PROCESSSAMPLE']._serialized_end=1996
+  _globals['_WATCHPRESSUREREQUEST']._serialized_start=1998
+  _globals['_WATCHPRESSUREREQUEST']._serialized_end=2020
+  _globals['_WATCHPRESSURERESPONSE']._serialized_start=2022
+  _globals['_WATCHPRESSURERESPONSE']._serialized_end=2139
+  _globals['_DEVICEPRESSURE']._serialized_start=2142
+  _globals['_DEVICEPRESSURE']._serialized_end=2308
+  _globals['_DIMENSIONPRESSURE']._serialized_start=2311
+  _globals['_DIMENSIONPRESSURE']._serialized_end=2523
+  _globals['_MONITORSERVICE']._serialized_start=2879
+  _globals['_MONITORSERVICE']._serialized_end=3173
 # @@protoc_insertion_point(module_scope)

@@ -40,6 +40,11 @@ class MonitorServiceStub:
                 request_serializer=edgelora_dot_v1_dot_monitor__service__pb2.GetSnapshotRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_monitor__service__pb2.GetSnapshotResponse.FromString,
                 _registered_method=True)
+        self.ReportReadings = channel.unary_unary(
+                '/edgelora.v1.MonitorService/ReportReadings',
+                request_serializer=edgelora_dot_v1_dot_monitor__service__pb2.ReportReadingsRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_monitor__service__pb2.ReportReadingsResponse.FromString,
+                _registered_method=True)
         self.WatchPressure = channel.unary_stream(
                 '/edgelora.v1.MonitorService/WatchPressure',
                 request_serializer=edgelora_dot_v1_dot_monitor__service__pb2.WatchPressureRequest.SerializeToString,
@@ -58,8 +63,17 @@ class MonitorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportReadings(self, request, context):
+        """ReportReadings takes what a source outside this device's own sensors has measured, for example
+        a vehicle's battery. Only the gateway seals reports, for the operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchPressure(self, request, context):
-        """WatchPressure streams the pressure state: the current one at once, then every change.
+        """WatchPressure streams the pressure state: the current one at once, then every change, and the
+        same again when a second has passed without one: silence means that the monitor is gone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -72,6 +86,11 @@ def add_MonitorServiceServicer_to_server(servicer, server):
                     servicer.GetSnapshot,
                     request_deserializer=edgelora_dot_v1_dot_monitor__service__pb2.GetSnapshotRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_monitor__service__pb2.GetSnapshotResponse.SerializeToString,
+            ),
+            'ReportReadings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportReadings,
+                    request_deserializer=edgelora_dot_v1_dot_monitor__service__pb2.ReportReadingsRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_monitor__service__pb2.ReportReadingsResponse.SerializeToString,
             ),
             'WatchPressure': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchPressure,
@@ -107,6 +126,33 @@ class MonitorService:
             '/edgelora.v1.MonitorService/GetSnapshot',
             edgelora_dot_v1_dot_monitor__service__pb2.GetSnapshotRequest.SerializeToString,
             edgelora_dot_v1_dot_monitor__service__pb2.GetSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportReadings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.MonitorService/ReportReadings',
+            edgelora_dot_v1_dot_monitor__service__pb2.ReportReadingsRequest.SerializeToString,
+            edgelora_dot_v1_dot_monitor__service__pb2.ReportReadingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,7 +1,9 @@
 import datetime
 
 from edgelora.v1 import adapter_pb2 as _adapter_pb2
+from edgelora.v1 import degradation_pb2 as _degradation_pb2
 from edgelora.v1 import generation_pb2 as _generation_pb2
+from edgelora.v1 import routing_pb2 as _routing_pb2
 from edgelora.v1 import ticket_pb2 as _ticket_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf.internal import containers as _containers
@@ -13,20 +15,26 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AcquireRequest(_message.Message):
-    __slots__ = ("claim", "adapters", "priority", "estimated_tokens", "max_output_tokens", "user")
+    __slots__ = ("claim", "adapters", "priority", "estimated_tokens", "max_output_tokens", "user", "remaining", "degradation", "routing_text")
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     ESTIMATED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_FIELD_NUMBER: _ClassVar[int]
+    DEGRADATION_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_TEXT_FIELD_NUMBER: _ClassVar[int]
     claim: _ticket_pb2.Sealed
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
     priority: _generation_pb2.PriorityClass
     estimated_tokens: int
     max_output_tokens: int
     user: str
-    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., estimated_tokens: _Optional[int] = ..., max_output_tokens: _Optional[int] = ..., user: _Optional[str] = ...) -> None: ...
+    remaining: _duration_pb2.Duration
+    degradation: _degradation_pb2.DegradationPreference
+    routing_text: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., estimated_tokens: _Optional[int] = ..., max_output_tokens: _Optional[int] = ..., user: _Optional[str] = ..., remaining: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., degradation: _Optional[_Union[_degradation_pb2.DegradationPreference, _Mapping]] = ..., routing_text: _Optional[str] = ...) -> None: ...
 
 class AcquireResponse(_message.Message):
     __slots__ = ("queued", "granted")
@@ -37,12 +45,16 @@ class AcquireResponse(_message.Message):
     def __init__(self, queued: _Optional[_Union[Queued, _Mapping]] = ..., granted: _Optional[_Union[Granted, _Mapping]] = ...) -> None: ...
 
 class Queued(_message.Message):
-    __slots__ = ("position", "adapters")
+    __slots__ = ("position", "adapters", "degradations", "routing")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    DEGRADATIONS_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_FIELD_NUMBER: _ClassVar[int]
     position: int
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.ResolvedAdapter]
-    def __init__(self, position: _Optional[int] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]]] = ...) -> None: ...
+    degradations: _containers.RepeatedCompositeFieldContainer[_degradation_pb2.Degradation]
+    routing: _routing_pb2.Routing
+    def __init__(self, position: _Optional[int] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]]] = ..., degradations: _Optional[_Iterable[_Union[_degradation_pb2.Degradation, _Mapping]]] = ..., routing: _Optional[_Union[_routing_pb2.Routing, _Mapping]] = ...) -> None: ...
 
 class Granted(_message.Message):
     __slots__ = ("ticket", "worker_address", "ticket_id", "lease")
@@ -105,12 +117,26 @@ class GetQueuesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetQueuesResponse(_message.Message):
-    __slots__ = ("queues", "workers")
+    __slots__ = ("queues", "workers", "restrictions")
     QUEUES_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
+    RESTRICTIONS_FIELD_NUMBER: _ClassVar[int]
     queues: _containers.RepeatedCompositeFieldContainer[QueueStatus]
     workers: _containers.RepeatedCompositeFieldContainer[WorkerStatus]
-    def __init__(self, queues: _Optional[_Iterable[_Union[QueueStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ...) -> None: ...
+    restrictions: _containers.RepeatedCompositeFieldContainer[Restriction]
+    def __init__(self, queues: _Optional[_Iterable[_Union[QueueStatus, _Mapping]]] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., restrictions: _Optional[_Iterable[_Union[Restriction, _Mapping]]] = ...) -> None: ...
+
+class Restriction(_message.Message):
+    __slots__ = ("rule", "reading", "held", "explanation")
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    READING_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    rule: str
+    reading: float
+    held: _duration_pb2.Duration
+    explanation: str
+    def __init__(self, rule: _Optional[str] = ..., reading: _Optional[float] = ..., held: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., explanation: _Optional[str] = ...) -> None: ...
 
 class QueueStatus(_message.Message):
     __slots__ = ("priority", "num_waiting", "num_running")

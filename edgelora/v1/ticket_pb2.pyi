@@ -57,3 +57,19 @@ class WarmUpPermit(_message.Message):
     worker: str
     expires_at_boot_s: float
     def __init__(self, tenant_id: _Optional[str] = ..., digest: _Optional[str] = ..., worker: _Optional[str] = ..., expires_at_boot_s: _Optional[float] = ...) -> None: ...
+
+class RunLimits(_message.Message):
+    __slots__ = ("worker", "seqs_share", "prefill_share", "threads_share", "expires_at_boot_s", "generation")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SEQS_SHARE_FIELD_NUMBER: _ClassVar[int]
+    PREFILL_SHARE_FIELD_NUMBER: _ClassVar[int]
+    THREADS_SHARE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_BOOT_S_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    seqs_share: float
+    prefill_share: float
+    threads_share: float
+    expires_at_boot_s: float
+    generation: int
+    def __init__(self, worker: _Optional[str] = ..., seqs_share: _Optional[float] = ..., prefill_share: _Optional[float] = ..., threads_share: _Optional[float] = ..., expires_at_boot_s: _Optional[float] = ..., generation: _Optional[int] = ...) -> None: ...
