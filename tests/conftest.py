@@ -1,5 +1,6 @@
 """How `make test` spreads tests over processes: by file, so that fixtures are shared."""
 
+import signal
 from typing import Any
 
 import pytest
@@ -12,6 +13,12 @@ class _ByFile(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         # These build variants of the core into the same directories: one process has them all.
         return _NATIVE if nodeid.startswith(_NATIVE) else super()._split_scope(nodeid)
+
+
+def pytest_configure() -> None:
+    """Gives Ctrl-C its meaning back: a background job starts with it ignored, and hands that on."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl
