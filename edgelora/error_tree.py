@@ -9,6 +9,7 @@
     │   ├── PromptTooLongError      INVALID_ARGUMENT      shorten the prompt
     │   └── AdapterRejectedError    INVALID_ARGUMENT      fix the adapter
     ├── AdapterIncompatibleError    FAILED_PRECONDITION   register it for this base model
+    ├── RouterMissingError          FAILED_PRECONDITION   train a router, or name an adapter
     ├── TicketExpiredError          FAILED_PRECONDITION   start again
     ├── AlreadyExistsError          ALREADY_EXISTS        read, then decide
     ├── QuotaExceededError          RESOURCE_EXHAUSTED    wait for your own quota
@@ -105,6 +106,13 @@ class AdapterIncompatibleError(EdgeLoraError):
     """The adapter does not fit the base model being served."""
 
     reason = "ADAPTER_INCOMPATIBLE"
+    code = "FAILED_PRECONDITION"
+
+
+class RouterMissingError(EdgeLoraError):
+    """The node has no router that could choose an adapter."""
+
+    reason = "ROUTER_MISSING"
     code = "FAILED_PRECONDITION"
 
 
