@@ -1,9 +1,13 @@
-"""Tenant claims and tickets: the only proofs of identity and permission between services."""
+"""Tenant claims, tickets and the like: the only proofs of identity and permission between services.
+
+Each says until when it holds, on the node's boot clock; who opens one checks that.
+"""
 
 from __future__ import annotations
 
 from edgelora.errors import TicketExpiredError, UnauthenticatedError
-from edgelora.v1.ticket_pb2 import Sealed, TenantClaim, Ticket
+from edgelora.v1.monitor_service_pb2 import DeviceReport
+from edgelora.v1.ticket_pb2 import RunLimits, Sealed, TenantClaim, Ticket
 from services.chassis.sealing import Sealer
 
 
@@ -38,3 +42,32 @@ def open_ticket(sealer: Sealer, sealed: Sealed, now_boot_s: float) -> Ticket:
     if now_boot_s >= ticket.expires_at_boot_s:
         raise TicketExpiredError("the ticket has expired: send the request again")
     return ticket
+
+
+def seal_run_limits(sealer: Sealer, limits: RunLimits) -> Sealed:
+    """Seals how much of itself a worker may use. Only the scheduler does this."""
+    return sealer.seal(limits)
+
+
+def open_run_limits(sealer: Sealer, sealed: Sealed, now_boot_s: float) -> RunLimits:
+    """Opens limits. Raises UnauthenticatedError when they are forged or void.
+
+    Whose they are, and whether they are the newest, is for the worker to check.
+    """
+    limits = sealer.open(sealed, RunLimits)
+    if now_boot_s >= limits.expires_at_boot_s:
+        raise UnauthenticatedError("the run limits are void: send newer ones")
+    return limits
+
+
+def seal_device_report(sealer: Sealer, report: DeviceReport) -> Sealed:
+    """Seals what an outside source has measured. Only the gateway's admin service does this."""
+    return sealer.seal(report)
+
+
+def open_device_report(sealer: Sealer, sealed: Sealed, now_boot_s: float) -> DeviceReport:
+    """Opens a report. Raises UnauthenticatedError when it is forged or void."""
+    report = sealer.open(sealed, DeviceReport)
+    if now_boot_s >= report.expires_at_boot_s:
+        raise UnauthenticatedError("the device report is void: measure again")
+    return report
