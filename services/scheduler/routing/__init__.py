@@ -1,0 +1,1 @@
+"""Chooses the adapter of a request that names none."""

@@ -1,0 +1,127 @@
+"""What scores lead to, by hand-made examples and by the bounds that always hold."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.scheduler.routing.decision import Reason, RoutingRules, decide, softmax
+
+RULES = RoutingRules(top_k=2, min_share=0.1, min_mix_share=0.1, max_quality_loss=0.2)
+
+
+def shares(*values: float):
+    """Logits whose softmax are these shares, the base model's last."""
+    assert math.isclose(sum(values), 1.0)
+    return np.log(np.array(values))
+
+
+def choose(*values: float, resident=(), **changes):
+    rules = RoutingRules(**{name: getattr(RULES, name) for name in RULES.__slots__} | changes)
+    held = [index in resident for index in range(len(values) - 1)]
+    return decide(shares(*values), held, rules)
+
+
+def test_the_best_adapter_serves_with_its_share_and_the_base_with_the_rest():
+    decision = choose(0.02, 0.82, 0.16)
+    assert decision.reason is Reason.BEST
+    ((chosen, strength),) = decision.adapters
+    assert chosen == 1
+    assert strength == pytest.approx(0.82 / 0.98)
+    assert decision.base_share == pytest.approx(0.16 / 0.98)
+
+
+def test_two_that_fit_are_mixed_largest_first_and_a_small_base_share_is_left_out():
+    decision = choose(0.36, 0.56, 0.05, 0.03)
+    assert [chosen for chosen, _ in decision.adapters] == [1, 0]
+    assert [share for _, share in decision.adapters] == pytest.approx([0.56 / 0.92, 0.36 / 0.92])
+    assert decision.base_share == 0.0
+
+
+def test_top_k_bounds_the_mix():
+    assert len(choose(0.3, 0.3, 0.3, 0.1, top_k=1).adapters) == 1
+    assert len(choose(0.3, 0.3, 0.3, 0.1, top_k=3).adapters) == 3
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(1.0,), (0.3, 0.3, 0.4), (0.45, 0.1, 0.45), (0.09,) * 11 + (0.01,)],
+    ids=["no candidates", "base first", "base equal", "below the least share"],
+)
+def test_the_base_model_serves(values):
+    decision = choose(*values, resident=(0,))
+    assert decision.reason is Reason.BASE
+    assert (decision.adapters, decision.base_share) == ((), 1.0)
+
+
+def test_a_resident_near_equal_is_taken_alone_and_its_loss_is_told():
+    decision = choose(0.45, 0.40, 0.10, 0.05, resident=(1, 2))
+    assert decision.reason is Reason.RESIDENT
+    ((chosen, strength),) = decision.adapters
+    assert chosen == 1
+    assert strength == pytest.approx(0.40 / 0.45)
+    assert decision.quality_loss == pytest.approx(1 - 0.40 / 0.45)
+
+
+def test_a_resident_one_that_loses_too_much_is_not_taken():
+    assert choose(0.55, 0.40, 0.05, resident=(1,)).reason is Reason.BEST
+    assert choose(0.55, 0.40, 0.05, resident=(1,), max_quality_loss=0.3).reason is Reason.RESIDENT
+
+
+def test_a_bound_of_0_always_loads_the_best():
+    decision = choose(0.45, 0.45, 0.1, resident=(1,), max_quality_loss=0.0)
+    assert decision.reason is Reason.BEST
+    assert [chosen for chosen, _ in decision.adapters] == [0, 1]
+
+
+def test_when_half_of_the_mix_is_resident_the_best_serves_alone_without_loss():
+    decision = choose(0.5, 0.4, 0.1, resident=(0,))
+    assert decision.reason is Reason.RESIDENT
+    assert [chosen for chosen, _ in decision.adapters] == [0]
+    assert decision.quality_loss == 0.0
+
+
+def test_a_resident_adapter_that_the_base_model_beats_is_not_taken():
+    assert choose(0.40, 0.21, 0.39, resident=(1,), max_quality_loss=0.6).reason is Reason.BEST
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_scores_that_are_no_numbers_lead_to_the_base_model(wrong):
+    assert decide(np.array([2.0, wrong, 0.0]), [False, False], RULES).reason is Reason.BASE
+
+
+numbers = st.floats(-30, 30, width=32)
+
+
+@given(
+    scored=st.lists(st.tuples(numbers, st.booleans()), max_size=40),
+    base=numbers,
+    top_k=st.integers(1, 4),
+    bounds=st.tuples(*[st.floats(0, 1)] * 3),
+)
+def test_whatever_the_scores_the_bounds_hold(scored, base, top_k, bounds):
+    rules = RoutingRules(
+        top_k=top_k, min_share=bounds[0], min_mix_share=bounds[1], max_quality_loss=bounds[2]
+    )
+    logits = np.array([*(score for score, _ in scored), base], dtype=np.float32)
+    held = [is_held for _, is_held in scored]
+    decision = decide(logits, held, rules)
+    chosen = [candidate for candidate, _ in decision.adapters]
+    strengths = [share for _, share in decision.adapters]
+    assert sum(strengths) + decision.base_share == pytest.approx(1.0)
+    assert strengths == sorted(strengths, reverse=True)
+    assert all(0.0 < strength <= 1.0 for strength in strengths)
+    assert len(set(chosen)) == len(chosen) <= top_k
+    assert (decision.reason is Reason.BASE) == (not chosen)
+    parts = softmax(logits)
+    for candidate in chosen:
+        assert decision.reason is not Reason.RESIDENT or held[candidate]
+    if chosen:
+        assert parts[chosen[0]] > parts[-1]
+        lost = 1 - parts[chosen[0]] / max(parts[:-1])
+        assert decision.quality_loss == pytest.approx(lost, abs=1e-12)
+        assert lost == 0 or lost < rules.max_quality_loss
