@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from edgelora.client import AdminClient, EdgeLoraClient
+    from edgelora.degradation import Degradation, DegradationPreference
     from edgelora.errors import EdgeLoraError
     from edgelora.generation import (
         Accepted,
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Accepted",
     "AdminClient",
+    "Degradation",
+    "DegradationPreference",
     "Delta",
     "Done",
     "EdgeLoraClient",
@@ -31,7 +34,13 @@ __all__ = [
     "UsedAdapter",
 ]
 
-_MODULES = {"AdminClient": "client", "EdgeLoraClient": "client", "EdgeLoraError": "errors"}
+_MODULES = {
+    "AdminClient": "client",
+    "Degradation": "degradation",
+    "DegradationPreference": "degradation",
+    "EdgeLoraClient": "client",
+    "EdgeLoraError": "errors",
+}
 """Where names come from that do not come from `generation`."""
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from edgelora.adapter_upload import Progress, upload_messages
 from edgelora.admin_client import AdminClient
 from edgelora.connection import DEFAULT_CALL_S, NodeConnection
+from edgelora.degradation import DegradationPreference
 from edgelora.errors import InternalError
 from edgelora.generation import (
     Adapters,
@@ -42,6 +43,7 @@ DEFAULT_UPLOAD_S = 300.0
 DEFAULT_INSTALL_S = 3600.0
 MAX_PAGE_SIZE = 1000
 _DEFAULT_OPTIONS = GenerationOptions()
+_DEFAULT_DEGRADATION = DegradationPreference()
 
 
 class EdgeLoraClient(NodeConnection):
@@ -61,12 +63,14 @@ class EdgeLoraClient(NodeConnection):
         options: GenerationOptions = _DEFAULT_OPTIONS,
         priority: Priority = "interactive",
         user: str = "",
+        degradation: DegradationPreference = _DEFAULT_DEGRADATION,
         timeout_s: float = DEFAULT_GENERATION_S,
     ) -> AsyncGenerator[GenerationEvent, None]:
         """Continues a prompt: Accepted, then Deltas, then Usage and Done.
 
         `user` names who of the tenant's people asks, in at most 64 characters; the node uses it
-        only to forecast which adapter comes next.
+        only to forecast which adapter comes next. `degradation` says what to do while the device
+        is under pressure; what was done is in Accepted.
 
         Done comes only after a complete answer; anything else raises. Leaving the loop early
         cancels the generation on the node:
@@ -82,6 +86,7 @@ class EdgeLoraClient(NodeConnection):
                 options=options.to_message(),
                 priority=to_priority(priority),
                 user=user,
+                degradation=degradation.to_message(),
             )
         async for event in self._stream(self._stub.Generate, request, timeout_s):
             yield event
@@ -94,6 +99,7 @@ class EdgeLoraClient(NodeConnection):
         options: GenerationOptions = _DEFAULT_OPTIONS,
         priority: Priority = "interactive",
         user: str = "",
+        degradation: DegradationPreference = _DEFAULT_DEGRADATION,
         timeout_s: float = DEFAULT_GENERATION_S,
     ) -> AsyncGenerator[GenerationEvent, None]:
         """Answers a conversation of (role, content); the roles are system, user, assistant.
@@ -107,6 +113,7 @@ class EdgeLoraClient(NodeConnection):
                 options=options.to_message(),
                 priority=to_priority(priority),
                 user=user,
+                degradation=degradation.to_message(),
             )
         async for event in self._stream(self._stub.Chat, request, timeout_s):
             yield event

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from edgelora import degradation
+from edgelora.degradation import Degradation
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.generation_pb2 import FinishReason as FinishReasonMessage
@@ -94,12 +96,18 @@ class UsedAdapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The first event: the request is queued."""
+    """The first event: the request is queued.
+
+    It comes once more, before the first Delta, when the device got worse while the request waited;
+    the last one says what is served.
+    """
 
     request_id: str
     queue_position: int
     """Requests ahead of this one; 0 means next."""
     adapters: tuple[UsedAdapter, ...]
+    degradations: tuple[Degradation, ...] = ()
+    """What is served otherwise than asked, and why; empty while the device is calm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +205,7 @@ def _accepted(accepted: pb.Accepted) -> Accepted:
             )
             for entry in accepted.adapters
         ),
+        degradations=degradation.from_messages(accepted.degradations),
     )
 
 
