@@ -9,6 +9,7 @@ from contextlib import suppress
 from edgelora.errors import CancelledRequestError, EdgeLoraError, TicketExpiredError
 from services.chassis.logs import get_logger
 from services.scheduler.leases import Lease
+from services.scheduler.places import PlaceLimits
 from services.scheduler.request import Request
 from services.scheduler.schedule import Schedule
 
@@ -78,6 +79,11 @@ class Dispatcher:
     def set_ready(self, worker: str, is_ready: bool) -> None:
         """Notes what a worker's health says."""
         self._schedule.roster.set_ready(worker, is_ready, self._clock())
+        self._advance_soon()
+
+    def limit_places(self, limits: PlaceLimits) -> None:
+        """Changes how many places may be taken from now on."""
+        self._schedule.limit_places(limits)
         self._advance_soon()
 
     def advance(self) -> None:

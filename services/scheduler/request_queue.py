@@ -9,7 +9,7 @@ and the interactive queue is never flooded by old batch work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from edgelora.errors import QueueFullError
@@ -98,9 +98,12 @@ class RequestQueue:
         self._requests[request.ticket_id] = request
         return queue.position(request)
 
-    def pop(self, now_s: float) -> Request | None:
-        """Removes the request that runs next and charges its tenant; None when nothing waits."""
-        priority = self._next_class(now_s)
+    def pop(self, now_s: float, classes: Collection[Priority] = tuple(Priority)) -> Request | None:
+        """Removes the request of these classes that runs next and charges its tenant.
+
+        None when nothing of them waits.
+        """
+        priority = self._next_class(now_s, classes)
         if priority is None:
             return None
         request = self._classes[priority].pop()
@@ -119,8 +122,12 @@ class RequestQueue:
         """Corrects what a granted request was charged."""
         self._classes[request.priority].settle(request, used_tokens)
 
-    def _next_class(self, now_s: float) -> Priority | None:
-        waiting = [priority for priority in Priority if len(self._classes[priority])]
+    def _next_class(self, now_s: float, classes: Collection[Priority]) -> Priority | None:
+        waiting = [
+            priority
+            for priority in Priority
+            if priority in classes and len(self._classes[priority])
+        ]
         due_s = {
             priority: self._unserved_since_s[priority] + self._limits.aging_s[priority]
             for priority in waiting

@@ -5,6 +5,7 @@ from __future__ import annotations
 from edgelora.errors import ServiceUnavailableError
 from services.scheduler.leases import Lease, LeaseTable
 from services.scheduler.placement import WorkerLoad, choose_worker
+from services.scheduler.places import PlaceLimits
 from services.scheduler.request import Priority, Request
 from services.scheduler.request_queue import RequestQueue
 from services.scheduler.roster import Roster
@@ -27,6 +28,11 @@ class Schedule:
         self.roster = roster
         self._load_factor = load_factor
         self._no_worker_limit_s = no_worker_limit_s
+        self._place_limits = PlaceLimits()
+
+    def limit_places(self, limits: PlaceLimits) -> None:
+        """Changes how many places may be taken from now on."""
+        self._place_limits = limits
 
     def require_room(self, priority: Priority, tenant_id: str, now_s: float) -> None:
         """Raises QueueFullError or ServiceUnavailableError when a request could only be refused."""
@@ -47,7 +53,7 @@ class Schedule:
         loads = self._loads()
         if not any(load.has_place for load in loads):
             return None
-        request = self.queue.pop(now_s)
+        request = self.queue.pop(now_s, self._granted_classes())
         if request is None:
             return None
         worker = choose_worker(loads, request.num_resident, load_factor=self._load_factor)
@@ -89,7 +95,15 @@ class Schedule:
             WorkerLoad(
                 name=worker.name,
                 num_running=self.leases.num_running_on(worker.name),
-                max_running=worker.max_running,
+                max_running=self._place_limits.places_of(worker.max_running),
             )
             for worker in self.roster.ready()
         ]
+
+    def _granted_classes(self) -> set[Priority]:
+        """The classes that may be given a place now."""
+        max_lower = self._place_limits.max_lower_running
+        num_lower = len(self.leases) - self.leases.num_running(Priority.INTERACTIVE)
+        if max_lower is not None and num_lower >= max_lower:
+            return {Priority.INTERACTIVE}
+        return set(Priority)
