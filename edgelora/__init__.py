@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Usage,
         UsedAdapter,
     )
+    from edgelora.routed import RoutedAdapter, Routing
 
 __all__ = [
     "Accepted",
@@ -30,6 +31,8 @@ __all__ = [
     "EdgeLoraError",
     "GenerationEvent",
     "GenerationOptions",
+    "RoutedAdapter",
+    "Routing",
     "Usage",
     "UsedAdapter",
 ]
@@ -40,6 +43,8 @@ _MODULES = {
     "DegradationPreference": "degradation",
     "EdgeLoraClient": "client",
     "EdgeLoraError": "errors",
+    "RoutedAdapter": "routed",
+    "Routing": "routed",
 }
 """Where names come from that do not come from `generation`."""
 

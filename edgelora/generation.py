@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edgelora import degradation
+from edgelora import degradation, routed
 from edgelora.degradation import Degradation
+from edgelora.routed import Routing
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.generation_pb2 import FinishReason as FinishReasonMessage
@@ -16,7 +17,10 @@ from edgelora.v1.generation_pb2 import PriorityClass
 from edgelora.v1.generation_pb2 import Usage as UsageMessage
 
 Adapters = str | Iterable[str] | Mapping[str, float]
-"""One adapter, several, or several with their strengths (0 to 2): aliases or digests."""
+"""One adapter, several, or several with their strengths (0 to 2): aliases or digests.
+
+`"auto"` alone leaves the choice to the node's router.
+"""
 Priority = Literal["interactive", "background", "batch"]
 FinishReason = Literal["stop", "length"]
 
@@ -108,6 +112,8 @@ class Accepted:
     adapters: tuple[UsedAdapter, ...]
     degradations: tuple[Degradation, ...] = ()
     """What is served otherwise than asked, and why; empty while the device is calm."""
+    routing: Routing | None = None
+    """What the router chose, where the request asked for `auto`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +212,7 @@ def _accepted(accepted: pb.Accepted) -> Accepted:
             for entry in accepted.adapters
         ),
         degradations=degradation.from_messages(accepted.degradations),
+        routing=routed.from_message(accepted.routing) if accepted.HasField("routing") else None,
     )
 
 

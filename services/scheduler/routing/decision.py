@@ -1,4 +1,4 @@
-"""What the scores of a tenant's adapters lead to: the base model, a mix, or a resident adapter. Pure.
+"""What scores lead to: the base model, a mix of adapters, or one that is resident. Pure.
 
 The router gives every candidate and the base model a logit; their softmax are the shares. The
 expected loss of quality of taking candidate r for the best candidate b is
