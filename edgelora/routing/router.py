@@ -1,0 +1,105 @@
+"""A trained router: which of a tenant's adapters suits a text, or the base model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgelora.routing.network import (
+    Array,
+    DeviceState,
+    Prototype,
+    PrototypeTable,
+    base_score,
+    candidate_scores,
+    text_vector,
+)
+from edgelora.routing.router_file import RouterFile, read_router_file
+
+DEFAULT_FILE = "default.safetensors"
+"""In this package: trained on the demo adapters and their own training data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """How well each choice suits a text. A difference of 1 is `Router.temperature` nats of loss."""
+
+    base: float
+    candidates: Array
+    """float32 [candidates]"""
+
+    def shares(self) -> tuple[float, Array]:
+        """Softmax: the share of the base, and of each candidate; together 1."""
+        every = np.append(self.candidates, np.float32(self.base))
+        powers = np.exp(every - every.max())
+        powers /= powers.sum()
+        return float(powers[-1]), powers[:-1]
+
+
+class Router:
+    """Scores candidates for texts. Not changed by use, and safe to share between threads."""
+
+    def __init__(self, file: RouterFile) -> None:
+        self._weights = file.weights
+        self.temperature = file.temperature
+        """Nats of loss that a difference of 1 between two scores stands for."""
+
+    @classmethod
+    def load(cls, path: Path) -> Router:
+        """Reads a router file. Raises RouterFileError when it is none, OSError when unreadable."""
+        return cls(read_router_file(path))
+
+    @classmethod
+    def default(cls) -> Router:
+        """The router that ships with this package."""
+        with as_file(files(__package__) / DEFAULT_FILE) as path:
+            return cls.load(path)
+
+    @property
+    def width(self) -> int:
+        """Length of a text's vector."""
+        return self._weights.width
+
+    def embed(self, text: str) -> Array:
+        """The vector of a text, of which the first 4096 characters count; float32 [width]."""
+        return text_vector(self._weights, text)
+
+    def prototype(self, description: str, examples: Sequence[str]) -> Prototype:
+        """What an adapter's card says it is for. The description counts as one more example.
+
+        Raises ValueError when there is neither.
+        """
+        texts = [text for text in (description, *examples) if text.strip()]
+        if not texts:
+            raise ValueError("a prototype needs a description or an example prompt")
+        return Prototype(np.stack([self.embed(text) for text in texts]))
+
+    def table(self, prototypes: Sequence[Prototype]) -> PrototypeTable:
+        """Puts prototypes side by side for `scores`; keep it while candidates are the same."""
+        return PrototypeTable.of(prototypes, self.width)
+
+    def scores(
+        self,
+        vector: Array,
+        table: PrototypeTable,
+        device: DeviceState,
+        resident: NDArray[np.bool_] | Sequence[bool],
+    ) -> Scores:
+        """Scores every candidate of `table`, and the base, for a text's vector.
+
+        `resident`: whether a worker holds each candidate; one that none holds is marked down by
+        what loading it costs under this device state. All true tells the quality alone.
+        """
+        state = device.features()
+        held = np.asarray(resident, np.bool_)
+        if held.shape != (len(table.means),):
+            raise ValueError(f"resident has the shape {held.shape}, one flag a candidate is needed")
+        return Scores(
+            base=base_score(self._weights, vector, state),
+            candidates=candidate_scores(self._weights, vector, table, state, held),
+        )
