@@ -47,6 +47,8 @@ class GenerationRequest:
     """What it may cost at most; held against the tenant's quota."""
     user: str
     """Who of the tenant's people asks, may be empty. For the store's forecasts; never logged."""
+    routing_text: str
+    """What the router chooses by; empty where the request chose itself. Never logged."""
 
 
 class GenerationRun:
@@ -101,6 +103,7 @@ class GenerationRun:
             request_id=self._caller.request_id,
             queue_position=queued.position,
             adapters=queued.adapters,
+            routing=queued.routing if queued.HasField("routing") else None,
         )
         await self._emit(pb.GenerationEvent(accepted=accepted))
         granted = await self._turn.granted()
@@ -174,6 +177,7 @@ class GenerationRun:
             estimated_tokens=self._request.estimated_tokens,
             max_output_tokens=self._request.max_output_tokens,
             user=self._request.user,
+            routing_text=self._request.routing_text,
         )
 
     def _usage(self, worker: Usage) -> Usage:

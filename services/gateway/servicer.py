@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import structlog
 
+from edgelora.adapter_names import AUTO
 from edgelora.errors import ServiceUnavailableError
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1 import gateway_service_pb2_grpc as rpc
@@ -28,6 +29,7 @@ from services.gateway.upload import UploadRelay
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 _CLAIM_SLACK_S = 30.0
+_MAX_ROUTING_CHARS = 4096
 
 
 class GatewayServicer(rpc.GatewayServiceServicer):
@@ -202,6 +204,7 @@ class GatewayServicer(rpc.GatewayServiceServicer):
             estimated_tokens=min(likely + max_tokens, context_tokens),
             reserved_tokens=min(most + max_tokens, context_tokens),
             user=request.user,
+            routing_text=_routing_text(request, texts[-1]),
         )
 
     async def _run(
@@ -219,6 +222,12 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         finally:
             stream.cancel()
             stream.bind_log_context()
+
+
+def _routing_text(request: pb.GenerateRequest | pb.ChatRequest, question: str) -> str:
+    """The end of what the user asked; empty where the request names its adapters."""
+    is_auto = any(selection.adapter == AUTO for selection in request.adapters)
+    return question.strip()[-_MAX_ROUTING_CHARS:] if is_auto else ""
 
 
 def _log_registered(registered: pb.RegisterAdapterResponse) -> None:

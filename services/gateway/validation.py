@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from edgelora.adapter_names import AUTO
 from edgelora.errors import AdapterRejectedError, InvalidRequestError
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterSelection
@@ -54,6 +55,8 @@ def check_alias(name: str, field: str) -> None:
     """Checks an alias: it never becomes a path, and still may not look like one."""
     if not _ALIAS.fullmatch(name) or not name.strip("."):
         raise _invalid(field, _ALIAS_RULE)
+    if name == AUTO:
+        raise _invalid(field, f"must not be {AUTO}, which leaves the choice to the router")
 
 
 def check_digest(digest: str, field: str) -> None:
@@ -149,6 +152,8 @@ def _check_adapters(adapters: Sequence[AdapterSelection]) -> None:
     for index, selection in enumerate(adapters):
         field = f"adapters[{index}]"
         check_adapter_name(selection.adapter, f"{field}.adapter")
+        if selection.adapter == AUTO:
+            _check_auto(selection, field, len(adapters))
         if selection.adapter in seen:
             rule = "names an adapter again: give each once, with its whole strength"
             raise _invalid(f"{field}.adapter", rule)
@@ -157,6 +162,13 @@ def _check_adapters(adapters: Sequence[AdapterSelection]) -> None:
             math.isfinite(selection.strength) and 0.0 <= selection.strength <= MAX_STRENGTH
         ):
             raise _invalid(f"{field}.strength", f"must be a number, 0 to {MAX_STRENGTH:g}")
+
+
+def _check_auto(selection: AdapterSelection, field: str, num_adapters: int) -> None:
+    if num_adapters > 1:
+        raise _invalid(f"{field}.adapter", f"is {AUTO}, which stands alone: name no other adapter")
+    if selection.HasField("strength"):
+        raise _invalid(f"{field}.strength", f"goes with no {AUTO}: the router chooses the strength")
 
 
 def _invalid(field: str, rule: str) -> InvalidRequestError:

@@ -29,6 +29,35 @@ def test_four_different_adapters_pass_and_a_fifth_does_not():
     assert caught.value.field == "adapters"
 
 
+def test_auto_alone_leaves_the_choice_to_the_router():
+    request = pb.GenerateRequest(prompt="Hi", adapters=[AdapterSelection(adapter="auto")])
+    validation.check_generate(request)
+
+
+@pytest.mark.parametrize(
+    ("adapters", "field"),
+    [
+        ([{"adapter": "auto", "strength": 1.0}], "adapters[0].strength"),
+        ([{"adapter": "auto", "strength": 0.0}], "adapters[0].strength"),
+        ([{"adapter": "auto"}, {"adapter": "mail"}], "adapters[0].adapter"),
+        ([{"adapter": "mail"}, {"adapter": "auto"}], "adapters[1].adapter"),
+        ([{"adapter": "auto"}, {"adapter": "auto"}], "adapters[0].adapter"),
+    ],
+)
+def test_auto_stands_alone_and_without_a_strength(adapters, field):
+    selections = [AdapterSelection(**each) for each in adapters]
+    with pytest.raises(InvalidRequestError, match="router|alone") as caught:
+        validation.check_generate(pb.GenerateRequest(prompt="Hi", adapters=selections))
+    assert caught.value.field == field
+
+
+def test_no_alias_can_be_called_auto():
+    with pytest.raises(InvalidRequestError, match="must not be auto") as caught:
+        validation.check_alias("auto", "header.alias")
+    assert caught.value.field == "header.alias"
+    validation.check_alias("Auto", "header.alias")
+
+
 @given(st.text(max_size=80))
 def test_a_name_that_passes_can_be_no_path_T05(name):
     try:
