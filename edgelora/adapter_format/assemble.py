@@ -26,10 +26,11 @@ _PARENTS = {
 """Where Llama-type decoders (Llama, SmolLM2, Mistral, Qwen2, Qwen3) keep their linear modules."""
 
 # `model.` is absent when the adapter was trained on the decoder without its output head.
-_FACTOR = re.compile(
+FACTOR = re.compile(
     r"base_model\.model\.((?:model\.)?layers\.(0|[1-9][0-9]{0,3})\.([a-z_]+)\.([a-z0-9_]+))"
     r"\.lora_([AB])\.(?:default\.)?weight"
 )
+"""Groups: path, layer, parent, module, factor."""
 
 _FULL_COPIES = ("embed_tokens.weight", "lm_head.weight")
 """PEFT saves them too once the vocabulary has grown."""
@@ -147,7 +148,7 @@ def _sort_factors(
     factors: dict[tuple[ModuleKey, str], Tensor] = {}
     paths: dict[ModuleKey, str] = {}
     for name, tensor in tensors.items():
-        match = _FACTOR.fullmatch(name)
+        match = FACTOR.fullmatch(name)
         if match is None:
             why = f"{shown(name)} is no LoRA factor of a decoder layer's linear module"
             if name.endswith(_FULL_COPIES):

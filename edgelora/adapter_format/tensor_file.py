@@ -1,4 +1,4 @@
-"""Reading a safetensors file with our own bounds.
+"""Reading a safetensors file with our own bounds, and writing one.
 
 Format: 8 bytes little-endian header length, a JSON header, then the data
 (https://huggingface.co/docs/safetensors, "Format"). Offsets have to cover the data exactly:
@@ -7,7 +7,9 @@ no hole, no overlap, nothing left over.
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from mmap import mmap
 from typing import Any
@@ -87,6 +89,20 @@ def read_tensors(buffer: Buffer) -> dict[str, NDArray[np.floating[Any]]]:
     data = memoryview(buffer).cast("B").toreadonly()
     entries, start = read_header(data)
     return {entry.name: _tensor(entry, data, start) for entry in entries}
+
+
+def write_tensors(tensors: Mapping[str, NDArray[np.float32]]) -> bytes:
+    """A safetensors file of float32 tensors, in their order; its data starts at a multiple of 8."""
+    header: dict[str, Any] = {}
+    position = 0
+    for name, values in tensors.items():
+        end = position + values.nbytes
+        header[name] = {"dtype": "F32", "shape": values.shape, "data_offsets": (position, end)}
+        position = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    data = (values.astype("<f4", copy=False).tobytes() for values in tensors.values())
+    return b"".join([len(text).to_bytes(8, "little"), text, *data])
 
 
 def _tensor(entry: TensorEntry, data: memoryview, start: int) -> NDArray[np.floating[Any]]:
