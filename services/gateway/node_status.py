@@ -9,7 +9,7 @@ from edgelora.errors import EdgeLoraError
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import TierStatistics
 from edgelora.v1.adapter_store_service_pb2 import GetTiersRequest
-from edgelora.v1.monitor_service_pb2 import DeviceSnapshot, GetSnapshotRequest
+from edgelora.v1.monitor_service_pb2 import GetSnapshotRequest, GetSnapshotResponse
 from edgelora.v1.scheduler_service_pb2 import GetQueuesRequest, QueueStatus
 from services.chassis.channel import call_metadata
 from services.gateway.quota import Quota
@@ -34,7 +34,9 @@ class NodeStatus:
 
     async def get(self, tenant: Tenant) -> pb.GetStatusResponse:
         """The node, and the tenant's own usage; nothing of other tenants."""
-        device, queues, tiers = await asyncio.gather(self._device(), self._queues(), self._tiers())
+        monitored, queues, tiers = await asyncio.gather(
+            self._monitored(), self._queues(), self._tiers()
+        )
         model = self._readiness.model
         counters = self._usage.of(tenant.tenant_id)
         return pb.GetStatusResponse(
@@ -47,7 +49,8 @@ class NodeStatus:
                 pb.ServiceStatus(name=name, is_ready=is_ready)
                 for name, is_ready in self._readiness.services.items()
             ],
-            device=device,
+            device=monitored.snapshot if monitored else None,
+            pressure=monitored.pressure if monitored else None,
             queues=queues,
             tiers=tiers,
             usage=pb.TenantUsage(
@@ -61,19 +64,18 @@ class NodeStatus:
             ),
         )
 
-    async def _device(self) -> DeviceSnapshot | None:
+    async def _monitored(self) -> GetSnapshotResponse | None:
         if not self._readiness.services["monitor"]:
             return None
         try:
             monitor = await self._upstream.monitor()
             with errors_of("monitor"):
-                response = await monitor.GetSnapshot(
+                response: GetSnapshotResponse = await monitor.GetSnapshot(
                     GetSnapshotRequest(), timeout=_ANSWER_S, metadata=call_metadata()
                 )
         except EdgeLoraError:
             return None
-        snapshot: DeviceSnapshot = response.snapshot
-        return snapshot
+        return response
 
     async def _queues(self) -> Sequence[QueueStatus]:
         if not self._readiness.services["scheduler"]:

@@ -15,11 +15,12 @@ from services.chassis.sealing import boot_clock_s
 from services.chassis.server import ServiceHost, run_service
 from services.monitor.config import MonitorConfig
 from services.monitor.device import Device
+from services.monitor.device_pressure import DevicePressure
 from services.monitor.history import History
 from services.monitor.last_values import LastValues
-from services.monitor.pressure import DevicePressure
 from services.monitor.pressure_board import PressureBoard
 from services.monitor.probes.sensor_files import SensorFiles
+from services.monitor.reports import Reports
 from services.monitor.sampler import Sampler
 from services.monitor.servicer import MonitorServicer
 
@@ -37,11 +38,14 @@ async def main(environ: Mapping[str, str]) -> None:
         clock=boot_clock_s,
     )
     last_values = LastValues(config.hold_s)
-    board = PressureBoard()
+    reports = Reports(config.hold_s)
+    pressure = DevicePressure(config.thresholds, config.reported_zones, boot_clock_s())
+    board = PressureBoard(pressure.current)
     sampler = Sampler(
         device.sample,
         last_values,
-        DevicePressure(config.thresholds),
+        reports,
+        pressure,
         History(math.ceil(config.history_s / config.interval_s)),
         board,
         clock=boot_clock_s,
@@ -49,6 +53,7 @@ async def main(environ: Mapping[str, str]) -> None:
     )
     servicer = MonitorServicer(
         last_values,
+        reports,
         board,
         num_cores=psutil.cpu_count() or 1,
         interval_s=config.interval_s,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.chassis.settings import ConfigError, Settings
-from services.monitor.pressure import PressureThresholds, Thresholds
+from services.monitor.device_pressure import PressureThresholds
+from services.monitor.pressure import Thresholds
 
 PREFIX = "EDGELORA_MONITOR_"
 _PROCESSOR_ZONES = (
@@ -15,6 +16,7 @@ _PROCESSOR_ZONES = (
     "bigcore*,littlecore*,big,little,mtktscpu*,tsens_tz_sensor*"
 )
 _FALLBACK_ZONES = "acpitz*,thermal_zone*"
+_REPORTED_ZONES = "cabin*,vehicle*,processor*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +40,14 @@ class MonitorConfig:
     """PROCESSOR_ZONES: name patterns of the sensors that measure the processor."""
     fallback_zones: Sequence[str]
     """FALLBACK_ZONES: name patterns of those that stand in where none of the former is read."""
+    reported_zones: Sequence[str]
+    """REPORTED_ZONES: name patterns of the temperatures from outside sources that count."""
     thresholds: PressureThresholds
     """TEMPERATURE_ELEVATED (45), _CRITICAL (60), _BAND (5): degrees Celsius. MEMORY_ELEVATED
-    (0.80), _CRITICAL (0.85), _BAND (0.03): share in use. BATTERY_ELEVATED (0.20), _CRITICAL
-    (0.10), _BAND (0.03): charge while discharging. DWELL (10s): how long it must be calm before a
-    level falls."""
+    (0.80), _CRITICAL (0.85), _BAND (0.03): share in use. MEMORY_STALL_ELEVATED (0.10), _CRITICAL
+    (0.40), _BAND (0.05): share of time. BATTERY_ELEVATED (0.20), _CRITICAL (0.10), _BAND (0.03):
+    charge while discharging. DWELL (10s), and TEMPERATURE_, MEMORY_, MEMORY_STALL_, BATTERY_DWELL
+    where one is to differ: how long it must be calm before a level falls."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> MonitorConfig:
@@ -58,11 +63,12 @@ class MonitorConfig:
             history_s=settings.duration_s("HISTORY", 600.0),
             processor_zones=_names(settings.text("PROCESSOR_ZONES", _PROCESSOR_ZONES)),
             fallback_zones=_names(settings.text("FALLBACK_ZONES", _FALLBACK_ZONES)),
+            reported_zones=_names(settings.text("REPORTED_ZONES", _REPORTED_ZONES)),
             thresholds=PressureThresholds(
                 temperature=_thresholds(settings, "TEMPERATURE", 45.0, 60.0, 5.0, high=150.0),
-                memory=_thresholds(settings, "MEMORY", 0.80, 0.85, 0.03, high=1.0),
-                battery=_turned(_thresholds(settings, "BATTERY", 0.20, 0.10, 0.03, high=1.0)),
-                dwell_s=settings.duration_s("DWELL", 10.0),
+                memory=_thresholds(settings, "MEMORY", 0.80, 0.85, 0.03),
+                memory_stall=_thresholds(settings, "MEMORY_STALL", 0.10, 0.40, 0.05),
+                battery=_thresholds(settings, "BATTERY", 0.20, 0.10, 0.03, is_low_bad=True),
             ),
         )
         settings.finish()
@@ -76,9 +82,11 @@ class MonitorConfig:
             for name, thresholds in (
                 ("TEMPERATURE", self.thresholds.temperature),
                 ("MEMORY", self.thresholds.memory),
+                ("MEMORY_STALL", self.thresholds.memory_stall),
                 ("BATTERY", self.thresholds.battery),
             )
-            if thresholds.elevated >= thresholds.critical
+            if thresholds.elevated == thresholds.critical
+            or thresholds.is_reached(thresholds.elevated, thresholds.critical)
         ]
         if self.interval_s <= 0:
             errors.append(f"{PREFIX}INTERVAL must be above 0")
@@ -89,17 +97,22 @@ class MonitorConfig:
 
 
 def _thresholds(
-    settings: Settings, name: str, elevated: float, critical: float, band: float, *, high: float
+    settings: Settings,
+    name: str,
+    elevated: float,
+    critical: float,
+    band: float,
+    *,
+    high: float = 1.0,
+    is_low_bad: bool = False,
 ) -> Thresholds:
     return Thresholds(
         elevated=settings.number(f"{name}_ELEVATED", elevated, low=0.0, high=high),
         critical=settings.number(f"{name}_CRITICAL", critical, low=0.0, high=high),
         band=settings.number(f"{name}_BAND", band, low=0.0, high=high),
+        dwell_s=settings.duration_s(f"{name}_DWELL", settings.duration_s("DWELL", 10.0)),
+        is_low_bad=is_low_bad,
     )
-
-
-def _turned(charge: Thresholds) -> Thresholds:
-    return Thresholds(elevated=-charge.elevated, critical=-charge.critical, band=charge.band)
 
 
 def _names(text: str) -> Sequence[str]:

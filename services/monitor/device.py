@@ -50,6 +50,7 @@ class Device:
             battery_charge=battery.charge,
             battery_state=battery.state,
             battery_power_w=battery.power_w,
+            battery_sensor=battery.sensor,
             cpu_stall=self._stall.read("cpu"),
             memory_stall=self._stall.read("memory"),
             io_stall=self._stall.read("io"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from services.monitor.sample import DeviceSample, ThermalZone
 
-_LISTS = {"thermal_zones", "processes"}
+_LISTS = {"thermal_zones", "processes", "gpus"}
 _SCALARS = tuple(field.name for field in fields(DeviceSample) if field.name not in _LISTS)
 
 
@@ -45,6 +45,7 @@ class LastValues:
         return DeviceSample(
             thermal_zones=[zone for zone, _ in self._zones.values()],
             processes=self._newest.processes if is_fresh else (),
+            gpus=self._newest.gpus if is_fresh else (),
             **scalars,
         )
 

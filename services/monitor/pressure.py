@@ -1,9 +1,10 @@
 """Turns readings into pressure levels that do not flap.
 
-Each level of a dimension is a latch of its own. It closes at once when the severity reaches the
-threshold, and opens only after the severity has stayed a band below it for the whole dwell time.
-The level is that of the highest closed latch. It follows that inside the band nothing changes,
-that a worse reading never gives a lower level, and that a calm device is NORMAL after one dwell.
+Each level of a source is a latch of its own. It closes at once when a reading reaches the
+threshold, and opens only after the readings have stayed a band away from it for the whole dwell
+time. The level is that of the highest closed latch. It follows that inside the band nothing
+changes, that a worse reading never gives a lower level, and that a calm device is NORMAL after one
+dwell.
 
 Without a reading the level is UNKNOWN; the latches stay as they are, because not knowing is not
 calm.
@@ -12,10 +13,7 @@ calm.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-from services.monitor.sample import BatteryState, DeviceSample, ThermalZone
 
 
 class PressureLevel(enum.IntEnum):
@@ -26,128 +24,115 @@ class PressureLevel(enum.IntEnum):
     ELEVATED = 3
     CRITICAL = 4
 
+    @property
+    def severity(self) -> int:
+        """Orders levels of sources that are taken together, higher is worse: not knowing is worse
+        than NORMAL, and what is known to be bad counts whatever else is unknown."""
+        return _SEVERITIES[self]
+
+
+_SEVERITIES = {
+    PressureLevel.NORMAL: 0,
+    PressureLevel.UNKNOWN: 1,
+    PressureLevel.ELEVATED: 2,
+    PressureLevel.CRITICAL: 3,
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """When a dimension is ELEVATED and CRITICAL, in its own unit; higher is worse."""
+    """When a source is ELEVATED and CRITICAL, in its own unit."""
 
     elevated: float
     critical: float
     band: float
-    """How far below a threshold the severity must fall before the level may."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PressureThresholds:
-    """The thresholds of all dimensions."""
-
-    temperature: Thresholds
-    """Degrees Celsius of the hottest processor zone."""
-    memory: Thresholds
-    """Share in use, 0 to 1."""
-    battery: Thresholds
-    """Charge with its sign turned, -1 to 0, so that higher is worse here too."""
+    """How far from a threshold a reading must be before the level may fall."""
     dwell_s: float
     """How long it must be calm before a level falls."""
+    is_low_bad: bool = False
+    """Whether a threshold is reached by falling short of it, as a battery's; else by reaching it
+    from below."""
+
+    def of(self, level: PressureLevel) -> float | None:
+        """The threshold of ELEVATED or CRITICAL; None for the other levels."""
+        return {PressureLevel.ELEVATED: self.elevated, PressureLevel.CRITICAL: self.critical}.get(
+            level
+        )
+
+    def is_reached(self, value: float, threshold: float) -> bool:
+        """Whether a reading closes the latch of a threshold."""
+        return value < threshold if self.is_low_bad else value >= threshold
+
+    def calm_bound(self, threshold: float) -> float:
+        """Where the band of a threshold ends: beyond it a reading is calm."""
+        return threshold + self.band if self.is_low_bad else threshold - self.band
+
+    def is_calm(self, value: float, threshold: float) -> bool:
+        """Whether a reading lets the latch of a threshold open in time."""
+        bound = self.calm_bound(threshold)
+        return value >= bound if self.is_low_bad else value < bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pressure:
-    """The level of each dimension."""
+class Reading:
+    """What one source says about one dimension."""
 
-    temperature: PressureLevel = PressureLevel.UNKNOWN
-    memory: PressureLevel = PressureLevel.UNKNOWN
-    battery: PressureLevel = PressureLevel.UNKNOWN
+    sensor: str
+    """What gave it, for example coretemp_package_id_0."""
+    judged: float | None
+    """What is held against the thresholds; None when what was measured does not tell enough."""
+    shown: float | None
+    """What was measured. A battery that charges is judged as a full one. None when there is
+    nothing to measure: no battery."""
+    detail: str = ""
+    """What else it says, for people: `charging`."""
 
 
 class _Latch:
-    def __init__(self, threshold: float, band: float, dwell_s: float) -> None:
-        self._closes_at = threshold
-        self._calm_below = threshold - band
-        self._dwell_s = dwell_s
+    def __init__(self, thresholds: Thresholds, threshold: float) -> None:
+        self._thresholds = thresholds
+        self._threshold = threshold
         self._calm_since_s: float | None = None
         self.is_closed = False
 
-    def update(self, severity: float | None, now_s: float) -> None:
-        if severity is None or severity >= self._calm_below:
+    def update(self, value: float | None, now_s: float) -> None:
+        if value is None or not self._thresholds.is_calm(value, self._threshold):
             self._calm_since_s = None
-            self.is_closed |= severity is not None and severity >= self._closes_at
+            self.is_closed |= value is not None and self._thresholds.is_reached(
+                value, self._threshold
+            )
             return
         if self._calm_since_s is None:
             self._calm_since_s = now_s
-        if now_s >= self._calm_since_s + self._dwell_s:
+        if now_s >= self._calm_since_s + self._thresholds.dwell_s:
             self.is_closed = False
 
 
-class DimensionPressure:
-    """The level of one dimension over time."""
+class SourcePressure:
+    """The level of one source in one dimension over time."""
 
-    def __init__(self, thresholds: Thresholds, dwell_s: float) -> None:
+    def __init__(self, thresholds: Thresholds) -> None:
         self._latches = {
-            PressureLevel.CRITICAL: _Latch(thresholds.critical, thresholds.band, dwell_s),
-            PressureLevel.ELEVATED: _Latch(thresholds.elevated, thresholds.band, dwell_s),
+            PressureLevel.CRITICAL: _Latch(thresholds, thresholds.critical),
+            PressureLevel.ELEVATED: _Latch(thresholds, thresholds.elevated),
         }
+        self.thresholds = thresholds
+        self.level = PressureLevel.UNKNOWN
+        self.reading: Reading | None = None
+        """The newest; None when nothing can be read now."""
+        self.last_sensor = ""
+        """What gave the last reading there was; empty before the first."""
 
-    def update(self, severity: float | None, now_s: float) -> PressureLevel:
-        """Takes the next reading, None for unknown, and returns the level."""
+    def update(self, reading: Reading | None, now_s: float) -> None:
+        """Takes the next reading, None for unknown."""
+        value = None if reading is None else reading.judged
         for latch in self._latches.values():
-            latch.update(severity, now_s)
-        if severity is None:
-            return PressureLevel.UNKNOWN
+            latch.update(value, now_s)
+        self.reading = reading
+        if reading is not None:
+            self.last_sensor = reading.sensor
+        if value is None:
+            self.level = PressureLevel.UNKNOWN
+            return
         closed = [level for level, latch in self._latches.items() if latch.is_closed]
-        return closed[0] if closed else PressureLevel.NORMAL
-
-
-class DevicePressure:
-    """The levels of all dimensions over time."""
-
-    def __init__(self, thresholds: PressureThresholds) -> None:
-        self._thresholds = thresholds
-        dwell_s = thresholds.dwell_s
-        self._temperature = DimensionPressure(thresholds.temperature, dwell_s)
-        self._memory = DimensionPressure(thresholds.memory, dwell_s)
-        self._battery = DimensionPressure(thresholds.battery, dwell_s)
-
-    def update(self, sample: DeviceSample, now_s: float) -> Pressure:
-        """Takes the next sample and returns the levels."""
-        return Pressure(
-            temperature=self._temperature.update(
-                temperature_severity(sample.processor_zones, self._thresholds.temperature), now_s
-            ),
-            memory=self._memory.update(sample.memory_used_share, now_s),
-            battery=self._battery.update(battery_severity(sample, self._thresholds.battery), now_s),
-        )
-
-
-def temperature_severity(zones: Sequence[ThermalZone], thresholds: Thresholds) -> float | None:
-    """Returns the hottest temperature; a zone at its own emergency trip counts as critical."""
-    severities = [
-        max(zone.temperature_celsius, thresholds.critical)
-        if zone.trip_celsius is not None and zone.temperature_celsius >= zone.trip_celsius
-        else zone.temperature_celsius
-        for zone in zones
-    ]
-    return max(severities, default=None)
-
-
-def battery_severity(sample: DeviceSample, thresholds: Thresholds) -> float | None:
-    """Returns the turned charge while it falls, and that of a full battery while it does not.
-
-    A device known to have no battery runs on mains. With an unknown state a good charge is good
-    whichever way it goes, and a low one is unknown.
-    """
-    at_full = -1.0
-    if sample.has_battery is False:
-        return at_full
-    charge = sample.battery_charge
-    if sample.battery_state in (
-        BatteryState.CHARGING,
-        BatteryState.FULL,
-        BatteryState.NOT_CHARGING,
-    ):
-        return at_full
-    if charge is None:
-        return None
-    if sample.battery_state is BatteryState.DISCHARGING or -charge < thresholds.elevated:
-        return -charge
-    return None
+        self.level = closed[0] if closed else PressureLevel.NORMAL

@@ -5,43 +5,47 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from services.monitor.pressure import Pressure
+from services.monitor.device_pressure import Pressure
 
 
 class PressureBoard:
     """Shows the current pressure. Lives on one event loop."""
 
-    def __init__(self) -> None:
-        self.current = Pressure()
+    def __init__(self, current: Pressure) -> None:
+        self.current = current
+        self._num_changes = 0
         self._is_closed = False
-        self._changed = asyncio.Event()
+        self._woken = asyncio.Event()
 
-    def show(self, pressure: Pressure) -> bool:
-        """Replaces what is shown and wakes the watchers; False when it is the same."""
-        if pressure == self.current:
-            return False
+    def show(self, pressure: Pressure) -> None:
+        """Replaces what is shown; wakes the watchers when a level is another one."""
+        is_change = pressure.levels != self.current.levels
         self.current = pressure
-        self._wake()
-        return True
+        if is_change:
+            self._num_changes += 1
+            self._wake()
 
     def close(self) -> None:
         """Ends every watch."""
         self._is_closed = True
         self._wake()
 
-    async def watch(self) -> AsyncIterator[Pressure]:
-        """Yields the current pressure at once, then every change.
+    async def watch(self, repeat_s: float) -> AsyncIterator[Pressure]:
+        """Yields the current pressure at once, then every change, and again after `repeat_s`
+        without one.
 
         A slow watcher skips to the newest: it never holds a backlog.
         """
-        shown: Pressure | None = None
         while not self._is_closed:
-            if self.current != shown:
-                shown = self.current
-                yield shown
-            else:
-                await self._changed.wait()
+            num_changes = self._num_changes
+            yield self.current
+            if num_changes == self._num_changes and not self._is_closed:
+                try:
+                    async with asyncio.timeout(repeat_s):
+                        await self._woken.wait()
+                except TimeoutError:
+                    continue
 
     def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._woken.set()
+        self._woken = asyncio.Event()

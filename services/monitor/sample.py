@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 
 class ZoneRole(enum.Enum):
@@ -14,6 +14,8 @@ class ZoneRole(enum.Enum):
     """It measures the processor."""
     FALLBACK = enum.auto()
     """It stands for the processor where no processor sensor can be read."""
+    BESIDE = enum.auto()
+    """It counts besides the processor's: a graphics processor."""
     OTHER = enum.auto()
     """A disk, a radio, a battery: shown, but it throttles nothing."""
 
@@ -54,6 +56,19 @@ class ProcessUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """One graphics processor."""
+
+    name: str
+    temperature_celsius: float | None = None
+    utilisation: float | None = None
+    """0 to 1."""
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    power_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSample:
     """Everything that could be read at one moment."""
 
@@ -72,25 +87,33 @@ class DeviceSample:
     battery_state: BatteryState | None = None
     battery_power_w: float | None = None
     """Drawn or charged, always positive."""
+    battery_sensor: str | None = None
+    """What told of the battery."""
     cpu_stall: float | None = None
     """Share of the last 10 s in which some task waited for it, 0 to 1 (PSI)."""
     memory_stall: float | None = None
     io_stall: float | None = None
     processes: Sequence[ProcessUse] = ()
+    gpus: Sequence[GpuUse] = ()
 
     @property
     def processor_zones(self) -> list[ThermalZone]:
-        """The zones that count: processor sensors, or the fallbacks where there are none."""
-        for role in (ZoneRole.PROCESSOR, ZoneRole.FALLBACK):
-            zones = [zone for zone in self.thermal_zones if zone.role is role]
-            if zones:
-                return zones
-        return []
+        """The zones that count: processor sensors, or the fallbacks where there are none, and
+        those that count besides."""
+        roles = {zone.role for zone in self.thermal_zones}
+        own = ZoneRole.PROCESSOR if ZoneRole.PROCESSOR in roles else ZoneRole.FALLBACK
+        return [zone for zone in self.thermal_zones if zone.role in (own, ZoneRole.BESIDE)]
+
+    @property
+    def hottest_zone(self) -> ThermalZone | None:
+        """The hottest of the zones that count."""
+        return max(self.processor_zones, key=lambda zone: zone.temperature_celsius, default=None)
 
     @property
     def temperature_celsius(self) -> float | None:
-        """The hottest processor zone."""
-        return max((zone.temperature_celsius for zone in self.processor_zones), default=None)
+        """That of the hottest zone that counts."""
+        zone = self.hottest_zone
+        return zone.temperature_celsius if zone else None
 
     @property
     def memory_used_share(self) -> float | None:
@@ -98,3 +121,14 @@ class DeviceSample:
         if not self.memory_total_bytes or self.memory_available_bytes is None:
             return None
         return 1.0 - self.memory_available_bytes / self.memory_total_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedReadings:
+    """What an outside source has measured. Every value that it leaves out is None."""
+
+    battery_charge: float | None = None
+    """0 to 1."""
+    battery_state: BatteryState | None = None
+    temperatures: Mapping[str, float] = field(default_factory=dict)
+    """Name -> degrees Celsius."""

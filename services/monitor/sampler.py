@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict
 
 from services.chassis.logs import get_logger
 from services.monitor.daemon_thread import call_in_daemon_thread
+from services.monitor.device_pressure import DevicePressure
+from services.monitor.explanation import explain
 from services.monitor.history import History
 from services.monitor.last_values import LastValues
-from services.monitor.pressure import DevicePressure
 from services.monitor.pressure_board import PressureBoard
+from services.monitor.reports import Reports
 from services.monitor.sample import DeviceSample
 
 _SUMMARY_INTERVAL_S = 60.0
@@ -28,6 +29,7 @@ class Sampler:
         self,
         read: Callable[[], DeviceSample],
         last_values: LastValues,
+        reports: Reports,
         pressure: DevicePressure,
         history: History,
         board: PressureBoard,
@@ -37,6 +39,7 @@ class Sampler:
     ) -> None:
         self._read = read
         self._last_values = last_values
+        self._reports = reports
         self._pressure = pressure
         self._history = history
         self._board = board
@@ -67,18 +70,22 @@ class Sampler:
     def judge(self) -> None:
         """Derives the pressure from what is known now."""
         now_s = self._clock()
-        sample = self._last_values.at(now_s)
-        before = self._board.current
-        pressure = self._pressure.update(sample, now_s)
-        if self._board.show(pressure):
-            get_logger().warning(
-                "pressure_changed",
-                before={name: level.name for name, level in asdict(before).items()},
-                now={name: level.name for name, level in asdict(pressure).items()},
-                temperature_celsius=sample.temperature_celsius,
-                memory_used_share=sample.memory_used_share,
-                battery_charge=sample.battery_charge,
-            )
+        before = self._board.current.levels
+        self._board.show(
+            self._pressure.update(self._last_values.at(now_s), self._reports.at(now_s), now_s)
+        )
+        for dimension, state in self._board.current.dimensions.items():
+            if state.level is not before[dimension]:
+                get_logger().warning(
+                    "pressure_changed",
+                    dimension=dimension,
+                    before=before[dimension].name,
+                    now=state.level.name,
+                    sensor=state.sensor,
+                    reading=state.reading.shown if state.reading else None,
+                    threshold=state.threshold,
+                    explanation=explain(dimension, state, now_s),
+                )
 
     async def _repeat_sample(self) -> None:
         while True:

@@ -13,12 +13,16 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from edgelora.errors import ServiceUnavailableError
 from edgelora.v1 import monitor_service_pb2 as pb
 from edgelora.v1 import monitor_service_pb2_grpc as rpc
+from services.monitor.device_pressure import Pressure
+from services.monitor.dimension import DimensionState
+from services.monitor.explanation import explain
 from services.monitor.last_values import LastValues
-from services.monitor.pressure import Pressure
 from services.monitor.pressure_board import PressureBoard
+from services.monitor.reports import Reports
 from services.monitor.sample import BatteryState, DeviceSample
 
 _Context = grpc.aio.ServicerContext[Any, Any]
+_REPEAT_S = 1.0
 _SCALARS = (
     "temperature_celsius",
     "cpu_frequency_hz",
@@ -38,6 +42,7 @@ class MonitorServicer(rpc.MonitorServiceServicer):
     def __init__(
         self,
         last_values: LastValues,
+        reports: Reports,
         board: PressureBoard,
         *,
         num_cores: int,
@@ -46,6 +51,7 @@ class MonitorServicer(rpc.MonitorServiceServicer):
         wall_clock: Callable[[], float],
     ) -> None:
         self._last_values = last_values
+        self._reports = reports
         self._board = board
         self._num_cores = num_cores
         self._interval_s = interval_s
@@ -60,25 +66,22 @@ class MonitorServicer(rpc.MonitorServiceServicer):
             raise ServiceUnavailableError(
                 "no sample has been taken yet: try again", retry_after_s=self._interval_s
             )
-        return pb.GetSnapshotResponse(snapshot=self._snapshot())
+        now_s = self._clock()
+        return pb.GetSnapshotResponse(
+            snapshot=self._snapshot(now_s), pressure=_pressure(self._board.current, now_s)
+        )
 
     async def WatchPressure(
         self, request: pb.WatchPressureRequest, context: _Context
     ) -> AsyncIterator[pb.WatchPressureResponse]:
-        """Yields the current pressure at once, then every change."""
-        async for pressure in self._board.watch():
-            yield self._pressure(pressure)
+        """Yields the current pressure at once, then every change, and repeats it meanwhile."""
+        async for pressure in self._board.watch(_REPEAT_S):
+            now_s = self._clock()
+            yield pb.WatchPressureResponse(
+                pressure=_pressure(pressure, now_s), snapshot=self._snapshot(now_s)
+            )
 
-    def _pressure(self, pressure: Pressure) -> pb.WatchPressureResponse:
-        return pb.WatchPressureResponse(
-            temperature=_level(pressure.temperature),
-            memory=_level(pressure.memory),
-            battery=_level(pressure.battery),
-            snapshot=self._snapshot(),
-        )
-
-    def _snapshot(self) -> pb.DeviceSnapshot:
-        now_s = self._clock()
+    def _snapshot(self, now_s: float) -> pb.DeviceSnapshot:
         sample = self._last_values.at(now_s)
         processor_zones = sample.processor_zones
         snapshot = pb.DeviceSnapshot(
@@ -91,6 +94,10 @@ class MonitorServicer(rpc.MonitorServiceServicer):
                 )
                 for zone in sample.thermal_zones
             ],
+            gpus=[pb.Gpu(**asdict(gpu)) for gpu in sample.gpus],
+            reporting_sources=sorted(
+                source for source, readings in self._reports.at(now_s).items() if readings
+            ),
             processes=[pb.ProcessSample(**asdict(process)) for process in sample.processes],
             **{name: getattr(sample, name) for name in _SCALARS},
         )
@@ -114,8 +121,21 @@ def _battery(sample: DeviceSample) -> pb.Battery | None:
     )
 
 
-def _level(level: int) -> str:
-    return pb.PressureLevel.Name(level)
+def _pressure(pressure: Pressure, now_s: float) -> pb.DevicePressure:
+    return pb.DevicePressure(
+        **{name: _dimension(name, state, now_s) for name, state in pressure.dimensions.items()}
+    )
+
+
+def _dimension(name: str, state: DimensionState, now_s: float) -> pb.DimensionPressure:
+    return pb.DimensionPressure(
+        level=pb.PressureLevel.Name(state.level),
+        held=_duration(max(0.0, now_s - state.since_s)),
+        reading=state.reading.shown if state.reading else None,
+        threshold=state.threshold,
+        sensor=state.sensor,
+        explanation=explain(name, state, now_s),
+    )
 
 
 def _duration(seconds: float) -> Duration:

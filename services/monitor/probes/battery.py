@@ -29,6 +29,8 @@ class BatteryReading:
     charge: float | None = None
     state: BatteryState | None = None
     power_w: float | None = None
+    sensor: str | None = None
+    """What told of it; None when nothing did."""
 
 
 class BatteryProbe:
@@ -58,6 +60,7 @@ class BatteryProbe:
             charge=sum(charges) / len(charges) if charges else None,
             state=self._state(batteries),
             power_w=sum(powers) if powers else None,
+            sensor="battery",
         )
 
     def _powers_the_device(self, name: str) -> bool:

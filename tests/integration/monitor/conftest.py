@@ -26,9 +26,10 @@ class PressureWatch:
 
     async def until(self, **levels: int) -> pb.WatchPressureResponse:
         """Reads on until the named dimensions have these levels; fails when the stream ends."""
-        async for pressure in self.call:
-            if all(getattr(pressure, name) == level for name, level in levels.items()):
-                return pressure
+        async for response in self.call:
+            pressure = response.pressure
+            if all(getattr(pressure, name).level == level for name, level in levels.items()):
+                return response
         raise AssertionError(f"the watch ended before {levels}")
 
 
