@@ -1,7 +1,7 @@
 """Choosing an adapter for a text: features, network and file of the router. Needs numpy alone."""
 
 from edgelora.routing.network import DeviceState, Prototype, PrototypeTable
-from edgelora.routing.router import Router, Scores
+from edgelora.routing.router import Router
 from edgelora.routing.router_file import RouterFile, RouterFileError
 
 __all__ = [
@@ -11,5 +11,4 @@ __all__ = [
     "Router",
     "RouterFile",
     "RouterFileError",
-    "Scores",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -23,22 +22,6 @@ from edgelora.routing.router_file import RouterFile, read_router_file
 
 DEFAULT_FILE = "default.safetensors"
 """In this package: trained on the demo adapters and their own training data."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """How well each choice suits a text. A difference of 1 is `Router.temperature` nats of loss."""
-
-    base: float
-    candidates: Array
-    """float32 [candidates]"""
-
-    def shares(self) -> tuple[float, Array]:
-        """Softmax: the share of the base, and of each candidate; together 1."""
-        every = np.append(self.candidates, np.float32(self.base))
-        powers = np.exp(every - every.max())
-        powers /= powers.sum()
-        return float(powers[-1]), powers[:-1]
 
 
 class Router:
@@ -89,8 +72,10 @@ class Router:
         table: PrototypeTable,
         device: DeviceState,
         resident: NDArray[np.bool_] | Sequence[bool],
-    ) -> Scores:
-        """Scores every candidate of `table`, and the base, for a text's vector.
+    ) -> Array:
+        """How well each choice suits a text's vector; float32 [candidates + 1], the base last.
+
+        Their softmax are the shares of a mix.
 
         `resident`: whether a worker holds each candidate; one that none holds is marked down by
         what loading it costs under this device state. All true tells the quality alone.
@@ -99,7 +84,5 @@ class Router:
         held = np.asarray(resident, np.bool_)
         if held.shape != (len(table.means),):
             raise ValueError(f"resident has the shape {held.shape}, one flag a candidate is needed")
-        return Scores(
-            base=base_score(self._weights, vector, state),
-            candidates=candidate_scores(self._weights, vector, table, state, held),
-        )
+        base = np.float32(base_score(self._weights, vector, state))
+        return np.append(candidate_scores(self._weights, vector, table, state, held), base)
