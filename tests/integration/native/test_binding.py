@@ -221,3 +221,45 @@ def test_a_pipe_is_refused_and_not_waited_for(package, tmp_path):
     assert "no regular file" in run(
         package, pipe, "print(json.dumps(said(lambda: n.Engine(path, n.Limits(**sizes)))))"
     )
+
+
+def test_threads_that_are_not_wanted_never_run_and_come_back(package, model):
+    answer = run(
+        package,
+        model,
+        """
+def times_run():
+    threads = {}
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        lines = (task / "status").read_text().splitlines()
+        counts = [line.split()[1] for line in lines if "ctxt_switches" in line]
+        threads[task.name] = sum(map(int, counts))
+    return threads
+before = set(times_run())
+engine = n.Engine(path, n.Limits(**{**sizes, "num_threads": 4}))
+team = set(times_run()) - before
+logits = [engine.forward([chunk([1, 2, 3])])]
+engine.set_threads(2)
+def asleep():
+    return {name for name in team if "S" in pathlib.Path(f"/proc/self/task/{name}/stat")
+            .read_text().rsplit(")", 1)[1].split()[0]}
+while asleep() != team:  # those that move over have done so, the others wait for a step
+    logits.append(engine.forward([chunk([1, 2, 3])]))
+first = times_run()
+for _ in range(300):
+    logits.append(engine.forward([chunk([1, 2, 3])]))
+second = times_run()
+engine.set_threads(4)
+logits.append(engine.forward([chunk([1, 2, 3])]))
+while any(times_run()[name] == second[name] for name in team):
+    logits.append(engine.forward([chunk([1, 2, 3])]))
+print(json.dumps({
+    "team": len(team),
+    "still": sum(first[name] == second[name] for name in team),
+    "same": all(np.array_equal(each, logits[0]) for each in logits),
+    "refused": [said(lambda: engine.set_threads(count)) for count in (0, 5)],
+}))
+""",
+    )
+    refusal = "the number of threads must be 1 to that of the limits"
+    assert answer == {"team": 3, "still": 2, "same": True, "refused": [refusal] * 2}

@@ -34,6 +34,7 @@ def test_nothing_is_found(build, models, tmp_path, variant, family, instruction_
         ("encoded", encoded, tmp_path / "slot"),
         ("damaged", small),
         ("churn", ROWS, small),
+        ("threads", ROWS),
     )
     for words in runs:
         name, *more = words

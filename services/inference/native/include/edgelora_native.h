@@ -109,6 +109,11 @@ EL_PUBLIC int64_t el_load_encoded(el_engine* engine, int32_t slot, const uint8_t
 EL_PUBLIC int el_unload_adapter(el_engine* engine, int32_t slot, int32_t keep_pages, char* error,
                     size_t error_size);
 
+// Between steps: how many of the threads compute from the next one on, 1 to el_limits.num_threads.
+// The others sleep until they are wanted again. Any number gives the same bits.
+EL_PUBLIC int el_set_threads(el_engine* engine, int32_t num_threads, char* error,
+                             size_t error_size);
+
 // Writes one row of vocab_size logits for each chunk with needs_logits, in order.
 EL_PUBLIC int el_forward(el_engine* engine, const el_batch* batch, float* logits, char* error,
                size_t error_size);

@@ -74,6 +74,10 @@ int el_unload_adapter(el_engine* engine, int32_t slot, int32_t keep_pages, char*
                  [&] { engine->engine.slots().unload(slot, keep_pages != 0); });
 }
 
+int el_set_threads(el_engine* engine, int32_t num_threads, char* error, size_t error_size) {
+  return guarded(error, error_size, [&] { engine->engine.set_threads(num_threads); });
+}
+
 int el_forward(el_engine* engine, const el_batch* batch, float* logits, char* error,
                size_t error_size) {
   return guarded(error, error_size, [&] { engine->engine.forward(*batch, logits); });

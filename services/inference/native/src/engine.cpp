@@ -98,6 +98,12 @@ el_description Engine::describe() const {
   return d;
 }
 
+void Engine::set_threads(int count) {
+  require(count >= 1 && count <= limits_.num_threads,
+          "the number of threads must be 1 to that of the limits");
+  pool_->set_active(count);
+}
+
 void Engine::forward(const el_batch& batch, float* logits) {
   const Step step(batch, shape_, limits_, *slots_, kernels_.query_tile);
   shrunk_.resize(std::max(shrunk_.size(), 3 * step.entries.size() *
@@ -398,7 +404,7 @@ void Engine::attend(Team& team, const Step& step, uint32_t layer) {
 // sooner; many rows make small ones, so that their weights stay in the first cache.
 int Engine::unit_span(const Step& step, int count, int outputs) const {
   if (step.num_rows() > kRowChunk) return 1;
-  const int units = kUnitsPerThread * limits_.num_threads;
+  const int units = kUnitsPerThread * pool_->num_active();
   return std::clamp((count + units - 1) / units, 1, kMaxUnitOutputs / outputs);
 }
 

@@ -27,6 +27,8 @@ class Engine {
   LoraSlots& slots() { return *slots_; }
   // Throws Error for a batch that does not fit; then nothing has run.
   void forward(const el_batch& batch, float* logits);
+  // How many of the threads compute from the next step on; any number gives the same bits.
+  void set_threads(int count);
   void sample(const el_sampling& sampling) { sampler_->sample(sampling, *pool_); }
 
  private:

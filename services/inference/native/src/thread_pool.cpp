@@ -39,7 +39,8 @@ void ThreadPool::Team::spin(const Pending& phase) const {
 
 ThreadPool::ThreadPool(int num_threads, int max_phases)
     : num_counters_(static_cast<size_t>(max_phases) * static_cast<size_t>(num_threads + 1)),
-      counters_(std::make_unique<Team::Counter[]>(num_counters_)) {
+      counters_(std::make_unique<Team::Counter[]>(num_counters_)),
+      num_active_(num_threads) {
   try {
     for (int i = 1; i < num_threads; i++) threads_.emplace_back([this, i] { work(i); });
   } catch (...) {
@@ -57,7 +58,18 @@ void ThreadPool::stop() {
     num_tasks_.fetch_add(1);
   }
   changed_.notify_all();
+  wanted_again_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::set_active(int count) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    num_active_.store(count);
+  }
+  // Those that sleep among the others have to move over, those that are wanted again to come back.
+  changed_.notify_all();
+  wanted_again_.notify_all();
 }
 
 void ThreadPool::run(const std::function<void(Team&)>& task) {
@@ -79,28 +91,36 @@ void ThreadPool::run(const std::function<void(Team&)>& task) {
   spin_until([&] { return gate_.load(std::memory_order_acquire) == kClosed; });
 }
 
-uint64_t ThreadPool::wait_for_task(uint64_t seen) {
-  for (int spins = 0; spins < kIdleSpins; spins++) {
-    const uint64_t now = num_tasks_.load(std::memory_order_acquire);
-    if (now != seen) return now;
+uint64_t ThreadPool::wait_for_task(int index, uint64_t seen) {
+  const auto is_active = [&] { return index < num_active_.load(std::memory_order_acquire); };
+  const auto is_due = [&] { return num_tasks_.load(std::memory_order_acquire) != seen; };
+  for (int spins = 0; spins < kIdleSpins && is_active(); spins++) {
+    if (is_due()) return num_tasks_.load(std::memory_order_acquire);
     relax();
   }
   std::unique_lock<std::mutex> lock(mutex_);
-  num_sleeping_++;
-  changed_.wait(lock, [&] { return num_tasks_.load(std::memory_order_acquire) != seen; });
-  num_sleeping_--;
-  return num_tasks_.load(std::memory_order_acquire);
+  for (;;) {
+    wanted_again_.wait(lock, [&] { return is_active() || stopping_.load(); });
+    num_sleeping_++;
+    changed_.wait(lock, [&] { return is_due() || !is_active(); });
+    num_sleeping_--;
+    if (is_due() && (is_active() || stopping_.load()))
+      return num_tasks_.load(std::memory_order_acquire);
+  }
 }
 
 void ThreadPool::work(int index) {
   for (uint64_t seen = 0;;) {
-    seen = wait_for_task(seen);
+    seen = wait_for_task(index, seen);
     if (stopping_.load()) return;
     uint32_t gate = gate_.load(std::memory_order_acquire);
     while ((gate & kClosed) == 0) {
       if (!gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) continue;
-      Team team(*this, index);
-      (*task_)(team);
+      // It may have been on its way here since the task before, and not be wanted in this one.
+      if (index < num_active()) {
+        Team team(*this, index);
+        (*task_)(team);
+      }
       gate_.fetch_sub(1, std::memory_order_acq_rel);
       break;
     }

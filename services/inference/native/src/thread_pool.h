@@ -92,7 +92,7 @@ class ThreadPool {
         : counters_(pool.counters_.get()),
           task_(pool.task_number_),
           index_(index),
-          num_threads_(static_cast<int>(pool.threads_.size()) + 1) {}
+          num_threads_(pool.num_active_.load(std::memory_order_relaxed)) {}
     int share_begin(int count, int owner) const {
       return static_cast<int>(int64_t{count} * owner / num_threads_);
     }
@@ -113,13 +113,19 @@ class ThreadPool {
   // `task` must not throw.
   void run(const std::function<void(Team&)>& task);
 
+  // From the next task on the first `count` threads work, 1 or more; the others sleep, and nothing
+  // wakes them. Only between tasks.
+  void set_active(int count);
+  int num_active() const { return num_active_.load(std::memory_order_relaxed); }
+
  private:
   static constexpr uint32_t kClosed = 1u << 31;
 
   void work(int index);
   void stop();
-  // Returns once there is a task that `seen` does not count yet, or the pool stops.
-  uint64_t wait_for_task(uint64_t seen);
+  // Returns once thread `index` is to work on a task that `seen` does not count yet, or the pool
+  // stops.
+  uint64_t wait_for_task(int index, uint64_t seen);
 
   const size_t num_counters_;
   const std::unique_ptr<Team::Counter[]> counters_;
@@ -129,8 +135,10 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> gate_{kClosed};
   alignas(64) std::atomic<uint64_t> num_tasks_{0};
   std::atomic<bool> stopping_{false};
+  std::atomic<int> num_active_;  // changes between tasks, under the mutex
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable wanted_again_;  // for those that do not work at present
   int num_sleeping_ = 0;
   std::vector<std::thread> threads_;
 };

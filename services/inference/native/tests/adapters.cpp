@@ -126,6 +126,13 @@ Refusal unload(el_engine* engine, int32_t slot, bool keep_pages) {
   return error;
 }
 
+Refusal set_threads(el_engine* engine, int32_t count) {
+  char error[kErrorSize] = "";
+  const int status = el_set_threads(engine, count, error, sizeof error);
+  expect((status != 0) == (error[0] != '\0'), "a refusal has a status and a text");
+  return error;
+}
+
 Refusal forward(el_engine* engine, const std::vector<Chunk>& chunks, std::vector<float>& logits) {
   const Batch batch(chunks);
   size_t rows = 0;

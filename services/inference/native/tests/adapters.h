@@ -74,6 +74,7 @@ EnginePointer open(const std::string& path, const el_limits& limits, Refusal& re
 Refusal load(el_engine* engine, int32_t slot, const std::vector<el_lora_pair>& pairs);
 Refusal load_encoded(el_engine* engine, int32_t slot, const std::vector<uint8_t>& file);
 Refusal unload(el_engine* engine, int32_t slot, bool keep_pages = false);
+Refusal set_threads(el_engine* engine, int32_t count);
 Refusal forward(el_engine* engine, const std::vector<Chunk>& chunks, std::vector<float>& logits);
 
 // The same, where a refusal ends the program.

@@ -1,5 +1,5 @@
 // native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | encoded MODEL FILE OUTPUT |
-//   damaged MODEL FILE | churn MODEL ROWS FILE
+//   damaged MODEL FILE | churn MODEL ROWS FILE | threads MODEL STEPS
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -21,10 +21,13 @@ int main(int argc, char** argv) {
     run_damaged(words[1], words[2]);
   } else if (words.size() == 4 && words[0] == "churn") {
     run_churn(words[1], std::stoi(words[2]), words[3]);
+  } else if (words.size() == 3 && words[0] == "threads") {
+    run_threads(words[1], std::stoi(words[2]));
   } else {
     std::fputs(
         "usage: native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | "
-        "encoded MODEL FILE OUTPUT | damaged MODEL FILE | churn MODEL ROWS FILE\n",
+        "encoded MODEL FILE OUTPUT | damaged MODEL FILE | churn MODEL ROWS FILE | "
+        "threads MODEL STEPS\n",
         stderr);
     return 2;
   }

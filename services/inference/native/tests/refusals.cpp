@@ -187,6 +187,8 @@ void run_refusals(const std::string& model) {
   for (const float logit : expected) expect(std::isfinite(logit), "the logits are finite");
   refuse_adapters(engine.get(), shape);
   refuse_batches(engine.get(), shape);
+  for (const int32_t count : {INT32_MIN, -1, 0, kLimits.num_threads + 1, INT32_MAX})
+    expect_refusal(set_threads(engine.get(), count), "number of threads");
   expect(run(0) == expected, "refusals change nothing");
   must(load(engine.get(), 1, adapter.pairs));
   expect(run(1) == expected, "a slot that was refused is as good as another");

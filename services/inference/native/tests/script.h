@@ -27,4 +27,7 @@ void run_damaged(const std::string& model, const std::string& file);
 // rank 8. Ends after `num_rows` rows with each of them.
 void run_churn(const std::string& model, int num_rows, const std::string& file);
 
+// Changes the number of threads `num_steps` times between steps; every step has the same bits.
+void run_threads(const std::string& model, int num_steps);
+
 }  // namespace edgelora::check

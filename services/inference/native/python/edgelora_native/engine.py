@@ -187,6 +187,7 @@ def _load_library() -> ctypes.CDLL:
         ctypes.c_void_p,
         *error,
     ]
+    library.el_set_threads.argtypes = [ctypes.c_void_p, ctypes.c_int32, *error]
     library.el_sample.argtypes = [ctypes.c_void_p, ctypes.POINTER(RawSampling), *error]
     return library
 
@@ -331,6 +332,13 @@ class Engine:
             )
         )
         return logits
+
+    def set_threads(self, count: int) -> None:
+        """Computes with so many of its threads from the next step on; the others sleep.
+
+        Any number gives the same bits. Raises NativeError when it is not 1 to the limit's.
+        """
+        self._check(_LIBRARY.el_set_threads(self._open(), count, self._error, _ERROR_SIZE))
 
     def sample(
         self, logits: NDArray[np.float32], rows: Sequence[RowSampling]
