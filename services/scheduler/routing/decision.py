@@ -1,12 +1,11 @@
 """What scores lead to: the base model, a mix of adapters, or one that is resident. Pure.
 
-The router gives every candidate and the base model a logit; their softmax are the shares. The
-expected loss of quality of taking candidate r for the best candidate b is
+A difference of 1 between two scores stands for `temperature` nats of loss a token, so the expected
+loss of quality of serving candidate r in the place of the best candidate b is
 
-    1 - share[r] / share[b] = 1 - exp(logit[r] - logit[b])
+    temperature * (score[b] - score[r])    nats a token
 
-the part of b's share that r lacks: 0 for an equal, towards 1 for a stranger, and the same however
-many other candidates share the rest.
+whatever else there is to choose from. The shares are the softmax of the scores.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
 
 
 class Reason(enum.Enum):
@@ -29,16 +30,31 @@ class Reason(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingRules:
-    """The bounds of a decision, shares from 0 to 1."""
+    """The bounds of a decision."""
 
     top_k: int
     """Most adapters of a mix, at least 1."""
     min_share: float
-    """The best adapter needs this share of all, else the base model serves."""
+    """The best adapter needs this share, 0 to 1, else the base model serves."""
     min_mix_share: float
-    """What is below this share of a mix is left out of it, the base model too."""
+    """What has a smaller share of a mix is left out of it, the base model too."""
     max_quality_loss: float
-    """A resident adapter is taken for a better one below this expected loss; 0: never."""
+    """Nats a token: a resident adapter is taken for the best one below this expected loss; 0:
+    the best is always taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """How well each candidate suits a text."""
+
+    quality: Array
+    """Scores as if all were resident; [candidates]"""
+    scores: Array
+    """Scores with what loading costs marked down; [candidates]"""
+    is_resident: NDArray[np.bool_]
+    """Whether a worker holds it; [candidates]"""
+    base: float
+    """Score of the base model, which is always resident."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,64 +67,57 @@ class Decision:
     """With the shares of the adapters it is 1."""
     reason: Reason
     quality_loss: float
-    """What was given up for residency, by the formula above; 0 where nothing was."""
+    """Nats a token given up for residency, by the formula above; 0 where nothing was."""
 
 
 _BASE = Decision(adapters=(), base_share=1.0, reason=Reason.BASE, quality_loss=0.0)
 
 
-def decide(
-    logits: NDArray[np.floating], is_resident: Sequence[bool], rules: RoutingRules
-) -> Decision:
-    """Chooses among candidates, logits[:-1], and the base model, logits[-1].
+def decide(candidates: Candidates, temperature: float, rules: RoutingRules) -> Decision:
+    """Chooses the base model, the best candidates, or a resident one that is nearly as good.
 
-    is_resident has one entry a candidate. Of equal candidates the first wins, of equal shares the
-    base model; it also serves when a logit is not a finite number.
+    Of those within `max_quality_loss` of the best, the one with the highest score serves: where it
+    is resident and the best is not, it serves alone. Of equal candidates the first wins, of equal
+    shares the base model; it also serves when a score is not a finite number.
     """
-    num_candidates = len(logits) - 1
-    if num_candidates == 0 or not np.isfinite(logits).all():
+    quality = np.append(candidates.quality, np.float32(candidates.base)).astype(np.float64)
+    if len(quality) == 1 or not np.isfinite(quality).all():
         return _BASE
-    shares = softmax(logits)
-    order = sorted(range(num_candidates), key=lambda candidate: -shares[candidate])
-    best = order[0]
-    if shares[best] <= shares[-1] or shares[best] < rules.min_share:
+    shares = softmax(quality)
+    order = np.argsort(-quality[:-1], kind="stable")
+    best = int(order[0])
+    if quality[best] <= quality[-1] or shares[best] < rules.min_share:
         return _BASE
     adapters, base_share = _mix(shares, order[: rules.top_k], rules.min_mix_share)
-    if all(is_resident[candidate] for candidate, _ in adapters):
-        return _decision(adapters, base_share, Reason.BEST)
-    nearest = next((candidate for candidate in order if is_resident[candidate]), None)
-    if nearest is not None and shares[nearest] > shares[-1]:
-        quality_loss = 1.0 - float(shares[nearest] / shares[best])
-        if quality_loss < rules.max_quality_loss:
-            adapters, base_share = _mix(shares, [nearest], rules.min_mix_share)
-            return _decision(adapters, base_share, Reason.RESIDENT, quality_loss)
-    return _decision(adapters, base_share, Reason.BEST)
+    if not all(candidates.is_resident[chosen] for chosen, _ in adapters):
+        losses = temperature * (quality[best] - quality[:-1])
+        near = (losses < rules.max_quality_loss) & (quality[:-1] > quality[-1])
+        chosen = int(np.argmax(np.where(near, candidates.scores, -np.inf)))
+        if near[chosen] and candidates.is_resident[chosen]:
+            adapters, base_share = _mix(shares, order[order == chosen], rules.min_mix_share)
+            return Decision(
+                adapters=adapters,
+                base_share=base_share,
+                reason=Reason.RESIDENT,
+                quality_loss=float(losses[chosen]),
+            )
+    return Decision(adapters=adapters, base_share=base_share, reason=Reason.BEST, quality_loss=0.0)
 
 
-def softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Returns exp(logits) over their sum, in float64."""
-    wide = logits.astype(np.float64)
-    powers = np.exp(wide - wide.max())
+def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns exp(scores) over their sum."""
+    powers = np.exp(scores - scores.max())
     return np.asarray(powers / powers.sum())
 
 
 def _mix(
-    shares: NDArray[np.float64], chosen: Sequence[int], min_share: float
+    shares: NDArray[np.float64], chosen: NDArray[np.int64], min_share: float
 ) -> tuple[list[tuple[int, float]], float]:
     """Shares of the chosen candidates and the base model, as parts of 1; the first always stays."""
-    total = float(shares[chosen].sum() + shares[-1])
-    kept = [each for each in chosen if each == chosen[0] or shares[each] / total >= min_share]
-    base = float(shares[-1]) if shares[-1] / total >= min_share else 0.0
-    total = float(shares[kept].sum()) + base
-    return [(each, float(shares[each]) / total) for each in kept], base / total
-
-
-def _decision(
-    adapters: Sequence[tuple[int, float]],
-    base_share: float,
-    reason: Reason,
-    quality_loss: float = 0.0,
-) -> Decision:
-    return Decision(
-        adapters=tuple(adapters), base_share=base_share, reason=reason, quality_loss=quality_loss
-    )
+    of_mix = shares[chosen] / (shares[chosen].sum() + shares[-1])
+    is_kept = of_mix >= min_share
+    is_kept[0] = True
+    base = shares[-1] if shares[-1] / (shares[chosen].sum() + shares[-1]) >= min_share else 0.0
+    kept = chosen[is_kept]
+    total = shares[kept].sum() + base
+    return [(int(each), float(shares[each] / total)) for each in kept], float(base / total)

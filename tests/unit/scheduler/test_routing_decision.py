@@ -9,21 +9,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.routing.decision import Reason, RoutingRules, decide, softmax
+from services.scheduler.routing.decision import (
+    Candidates,
+    Reason,
+    RoutingRules,
+    decide,
+    softmax,
+)
 
-RULES = RoutingRules(top_k=2, min_share=0.1, min_mix_share=0.1, max_quality_loss=0.2)
+RULES = RoutingRules(top_k=2, min_share=0.1, min_mix_share=0.1, max_quality_loss=0.1)
+TEMPERATURE = 0.5
+"""Nats for a unit of score: 0.2 of score are 0.1 nats."""
 
 
-def shares(*values: float):
-    """Logits whose softmax are these shares, the base model's last."""
+def scored(quality, base: float, *, resident=(), cost: float = 5.0) -> Candidates:
+    """Candidates of which those that are not resident cost as much to load."""
+    held = np.array([index in resident for index in range(len(quality))], np.bool_)
+    quality = np.array(quality, np.float32)
+    return Candidates(
+        quality=quality,
+        scores=np.where(held, quality, quality - np.float32(cost)),
+        is_resident=held,
+        base=base,
+    )
+
+
+def choose(*values: float, resident=(), cost: float = 5.0, **changes):
+    """Decides by shares, the base model's last."""
     assert math.isclose(sum(values), 1.0)
-    return np.log(np.array(values))
-
-
-def choose(*values: float, resident=(), **changes):
     rules = RoutingRules(**{name: getattr(RULES, name) for name in RULES.__slots__} | changes)
-    held = [index in resident for index in range(len(values) - 1)]
-    return decide(shares(*values), held, rules)
+    *quality, base = np.log(np.array(values))
+    return decide(scored(quality, base, resident=resident, cost=cost), TEMPERATURE, rules)
 
 
 def test_the_best_adapter_serves_with_its_share_and_the_base_with_the_rest():
@@ -64,12 +80,26 @@ def test_a_resident_near_equal_is_taken_alone_and_its_loss_is_told():
     ((chosen, strength),) = decision.adapters
     assert chosen == 1
     assert strength == pytest.approx(0.40 / 0.45)
-    assert decision.quality_loss == pytest.approx(1 - 0.40 / 0.45)
+    assert decision.quality_loss == pytest.approx(TEMPERATURE * math.log(0.45 / 0.40))
 
 
 def test_a_resident_one_that_loses_too_much_is_not_taken():
     assert choose(0.55, 0.40, 0.05, resident=(1,)).reason is Reason.BEST
     assert choose(0.55, 0.40, 0.05, resident=(1,), max_quality_loss=0.3).reason is Reason.RESIDENT
+
+
+def test_the_loss_does_not_depend_on_who_else_is_there():
+    few = choose(0.5, 0.45, 0.05, resident=(1,))
+    many = choose(0.10, 0.09, *([0.01] * 80), 0.01, resident=(1,))
+    assert (
+        few.quality_loss == many.quality_loss == pytest.approx(TEMPERATURE * math.log(0.5 / 0.45))
+    )
+
+
+def test_where_loading_costs_less_than_is_lost_the_best_is_loaded():
+    """0.45 for 0.40 is a difference of 0.118 in score."""
+    assert choose(0.45, 0.40, 0.15, resident=(1,), cost=0.11).reason is Reason.BEST
+    assert choose(0.45, 0.40, 0.15, resident=(1,), cost=0.12).reason is Reason.RESIDENT
 
 
 def test_a_bound_of_0_always_loads_the_best():
@@ -91,25 +121,27 @@ def test_a_resident_adapter_that_the_base_model_beats_is_not_taken():
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 def test_scores_that_are_no_numbers_lead_to_the_base_model(wrong):
-    assert decide(np.array([2.0, wrong, 0.0]), [False, False], RULES).reason is Reason.BASE
+    for quality, base in (([2.0, wrong], 0.0), ([2.0, 1.0], wrong)):
+        assert decide(scored(quality, base), TEMPERATURE, RULES).reason is Reason.BASE
 
 
 numbers = st.floats(-30, 30, width=32)
 
 
 @given(
-    scored=st.lists(st.tuples(numbers, st.booleans()), max_size=40),
+    each=st.lists(st.tuples(numbers, st.booleans()), max_size=40),
     base=numbers,
+    cost=st.floats(0, 10, width=32),
     top_k=st.integers(1, 4),
     bounds=st.tuples(*[st.floats(0, 1)] * 3),
 )
-def test_whatever_the_scores_the_bounds_hold(scored, base, top_k, bounds):
+def test_whatever_the_scores_the_bounds_hold(each, base, cost, top_k, bounds):
     rules = RoutingRules(
         top_k=top_k, min_share=bounds[0], min_mix_share=bounds[1], max_quality_loss=bounds[2]
     )
-    logits = np.array([*(score for score, _ in scored), base], dtype=np.float32)
-    held = [is_held for _, is_held in scored]
-    decision = decide(logits, held, rules)
+    held = {index for index, (_, is_held) in enumerate(each) if is_held}
+    quality = [score for score, _ in each]
+    decision = decide(scored(quality, base, resident=held, cost=cost), TEMPERATURE, rules)
     chosen = [candidate for candidate, _ in decision.adapters]
     strengths = [share for _, share in decision.adapters]
     assert sum(strengths) + decision.base_share == pytest.approx(1.0)
@@ -117,11 +149,10 @@ def test_whatever_the_scores_the_bounds_hold(scored, base, top_k, bounds):
     assert all(0.0 < strength <= 1.0 for strength in strengths)
     assert len(set(chosen)) == len(chosen) <= top_k
     assert (decision.reason is Reason.BASE) == (not chosen)
-    parts = softmax(logits)
-    for candidate in chosen:
-        assert decision.reason is not Reason.RESIDENT or held[candidate]
     if chosen:
-        assert parts[chosen[0]] > parts[-1]
-        lost = 1 - parts[chosen[0]] / max(parts[:-1])
-        assert decision.quality_loss == pytest.approx(lost, abs=1e-12)
+        assert quality[chosen[0]] > base
+        lost = TEMPERATURE * (max(quality) - quality[chosen[0]])
+        assert decision.quality_loss == lost
         assert lost == 0 or lost < rules.max_quality_loss
+        assert decision.reason is not Reason.RESIDENT or held.issuperset(chosen)
+        assert softmax(np.array([*quality, base]))[chosen[0]] > 0
