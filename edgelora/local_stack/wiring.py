@@ -45,6 +45,7 @@ def service_environments(wiring: Wiring) -> dict[str, dict[str, str]]:
     return {
         "monitor": {
             "EDGELORA_MONITOR_ADDRESS": to["monitor"],
+            "EDGELORA_MONITOR_SEAL_KEY_FILE": str(wiring.seal_key_file),
             "EDGELORA_MONITOR_RUN_DIRECTORY": str(wiring.pids_dir),
         },
         "adapter_store": {

@@ -11,7 +11,7 @@ import psutil
 
 from edgelora.v1.monitor_service_pb2_grpc import add_MonitorServiceServicer_to_server
 from services.chassis.interceptor import DeadlinePolicy
-from services.chassis.sealing import boot_clock_s
+from services.chassis.sealing import Sealer, boot_clock_s
 from services.chassis.server import ServiceHost, run_service
 from services.monitor.config import MonitorConfig
 from services.monitor.device import Device
@@ -55,6 +55,7 @@ async def main(environ: Mapping[str, str]) -> None:
         last_values,
         reports,
         board,
+        Sealer(config.seal_key),
         num_cores=psutil.cpu_count() or 1,
         interval_s=config.interval_s,
         clock=boot_clock_s,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.chassis.settings import ConfigError, Settings
@@ -25,6 +25,8 @@ class MonitorConfig:
 
     address: str
     """ADDRESS: where it listens, `unix:/path` or `host:port`."""
+    seal_key: bytes = field(repr=False)
+    """SEAL_KEY_FILE: file with the node's seal key, one line of at least 32 characters."""
     root: Path
     """ROOT: where sysfs and procfs are found, default /."""
     run_directory: Path | None
@@ -56,6 +58,7 @@ class MonitorConfig:
         run_directory = settings.text("RUN_DIRECTORY", "")
         config = cls(
             address=settings.text("ADDRESS"),
+            seal_key=settings.secret_file("SEAL_KEY_FILE"),
             root=settings.path("ROOT", Path("/")),
             run_directory=Path(run_directory) if run_directory else None,
             interval_s=settings.duration_s("INTERVAL", 1.0),

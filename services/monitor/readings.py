@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from services.monitor.pressure import Reading, Thresholds
 from services.monitor.sample import BatteryState, DeviceSample, ReportedReadings, ThermalZone
 
+_MAINS, _MEMORY, _STALL, _BATTERY = "mains", "memory_used", "memory_stall", "battery"
+OWN_SENSORS = frozenset({_MAINS, _MEMORY, _STALL, _BATTERY})
+"""Names of what the device itself tells, beside its temperatures."""
 _FULL = 1.0
 _RESTING = {
     BatteryState.CHARGING: "charging",
@@ -36,19 +39,19 @@ def temperature(sample: DeviceSample, thresholds: Thresholds) -> Reading | None:
 def memory(sample: DeviceSample) -> Reading | None:
     """The share in use."""
     share = sample.memory_used_share
-    return None if share is None else Reading(sensor="memory_used", judged=share, shown=share)
+    return None if share is None else Reading(sensor=_MEMORY, judged=share, shown=share)
 
 
 def memory_stall(sample: DeviceSample) -> Reading | None:
     """The share of time in which some task waited for memory."""
     share = sample.memory_stall
-    return None if share is None else Reading(sensor="memory_stall", judged=share, shown=share)
+    return None if share is None else Reading(sensor=_STALL, judged=share, shown=share)
 
 
 def battery(sample: DeviceSample, thresholds: Thresholds) -> Reading | None:
     """The device's own battery; one that is known to have none runs on mains."""
     if sample.has_battery is False:
-        return Reading(sensor="mains", judged=_FULL, shown=None, detail="there is no battery")
+        return Reading(sensor=_MAINS, judged=_FULL, shown=None, detail="there is no battery")
     return _battery(
         sample.battery_sensor or "battery", sample.battery_charge, sample.battery_state, thresholds
     )

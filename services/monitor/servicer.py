@@ -10,16 +10,20 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from edgelora.errors import ServiceUnavailableError
+from edgelora.errors import InvalidRequestError, ServiceUnavailableError
 from edgelora.v1 import monitor_service_pb2 as pb
 from edgelora.v1 import monitor_service_pb2_grpc as rpc
+from services.chassis.claims import open_device_report
+from services.chassis.device_report import check_device_report
+from services.chassis.sealing import Sealer
 from services.monitor.device_pressure import Pressure
 from services.monitor.dimension import DimensionState
 from services.monitor.explanation import explain
 from services.monitor.last_values import LastValues
 from services.monitor.pressure_board import PressureBoard
+from services.monitor.readings import OWN_SENSORS
 from services.monitor.reports import Reports
-from services.monitor.sample import BatteryState, DeviceSample
+from services.monitor.sample import BatteryState, DeviceSample, ReportedReadings
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 _REPEAT_S = 1.0
@@ -44,6 +48,7 @@ class MonitorServicer(rpc.MonitorServiceServicer):
         last_values: LastValues,
         reports: Reports,
         board: PressureBoard,
+        sealer: Sealer,
         *,
         num_cores: int,
         interval_s: float,
@@ -53,6 +58,7 @@ class MonitorServicer(rpc.MonitorServiceServicer):
         self._last_values = last_values
         self._reports = reports
         self._board = board
+        self._sealer = sealer
         self._num_cores = num_cores
         self._interval_s = interval_s
         self._clock = clock
@@ -71,6 +77,24 @@ class MonitorServicer(rpc.MonitorServiceServicer):
             snapshot=self._snapshot(now_s), pressure=_pressure(self._board.current, now_s)
         )
 
+    async def ReportReadings(
+        self, request: pb.ReportReadingsRequest, context: _Context
+    ) -> pb.ReportReadingsResponse:
+        """Takes what an outside source has measured, or that it goes away."""
+        now_s = self._clock()
+        report = open_device_report(self._sealer, request.report, now_s)
+        check_device_report(report)
+        if report.is_withdrawn:
+            self._reports.withdraw(report.source)
+            return pb.ReportReadingsResponse()
+        if report.source in {*OWN_SENSORS, *self._zone_names(now_s)}:
+            raise InvalidRequestError(
+                "report.source must not be the name of a sensor of the device",
+                field="report.source",
+            )
+        self._reports.take(report.source, _reported(report), now_s)
+        return pb.ReportReadingsResponse()
+
     async def WatchPressure(
         self, request: pb.WatchPressureRequest, context: _Context
     ) -> AsyncIterator[pb.WatchPressureResponse]:
@@ -80,6 +104,9 @@ class MonitorServicer(rpc.MonitorServiceServicer):
             yield pb.WatchPressureResponse(
                 pressure=_pressure(pressure, now_s), snapshot=self._snapshot(now_s)
             )
+
+    def _zone_names(self, now_s: float) -> list[str]:
+        return [zone.name for zone in self._last_values.at(now_s).thermal_zones]
 
     def _snapshot(self, now_s: float) -> pb.DeviceSnapshot:
         sample = self._last_values.at(now_s)
@@ -108,6 +135,16 @@ class MonitorServicer(rpc.MonitorServiceServicer):
             snapshot.age.CopyFrom(_duration(age_s))
             snapshot.sampled_at.CopyFrom(_timestamp(self._wall_clock() - age_s))
         return snapshot
+
+
+def _reported(report: pb.DeviceReport) -> ReportedReadings:
+    return ReportedReadings(
+        battery_charge=report.battery_charge if report.HasField("battery_charge") else None,
+        battery_state=BatteryState(report.battery_state) if report.battery_state else None,
+        temperatures={
+            temperature.name: temperature.temperature_celsius for temperature in report.temperatures
+        },
+    )
 
 
 def _battery(sample: DeviceSample) -> pb.Battery | None:

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from services.chassis.device_report import HIGH_CELSIUS, LOW_CELSIUS
 from services.monitor.probes.sensor_files import SensorFiles
 from services.monitor.sample import ThermalZone, ZoneRole
 
 _ZONES = "sys/class/thermal"
 _MONITORS = "sys/class/hwmon"
 _MILLI = 1000.0
-_LOW_CELSIUS, _HIGH_CELSIUS = -40.0, 150.0
 _EMERGENCY_TRIPS = {"hot", "critical"}
 
 
@@ -68,7 +68,7 @@ class ThermalProbe:
 
     def _celsius(self, sensor: str) -> float | None:
         milli_celsius = self._files.number(
-            sensor, low=_LOW_CELSIUS * _MILLI, high=_HIGH_CELSIUS * _MILLI
+            sensor, low=LOW_CELSIUS * _MILLI, high=HIGH_CELSIUS * _MILLI
         )
         return None if milli_celsius is None else milli_celsius / _MILLI
 

@@ -126,7 +126,7 @@ def test_secrets_are_files_and_never_values():
             if re.search(r"KEY|PASSWORD|SECRET|TOKEN", variable):
                 assert variable.endswith("_FILE")
                 assert value.removeprefix("/run/secrets/") in service["secrets"]
-    assert SERVICES["monitor"].get("secrets") is None
+    assert SERVICES["monitor"]["secrets"] == ["seal_key"]
     assert SERVICES["redis"]["secrets"] == ["redis_acl"]
     assert SERVICES["inference"]["secrets"] == ["seal_key"]
 

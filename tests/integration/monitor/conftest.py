@@ -11,10 +11,13 @@ import pytest
 
 from edgelora.v1 import monitor_service_pb2 as pb
 from edgelora.v1.monitor_service_pb2_grpc import MonitorServiceStub
-from services.chassis.channel import open_channel
+from services.chassis.channel import open_channel, translate_errors
+from services.chassis.claims import seal_device_report
+from services.chassis.sealing import Sealer, boot_clock_s
 from tests.support.fake_sysfs import FakeSysfs
 from tests.support.service_process import ServiceProcess
 
+KEY = "0123456789abcdef" * 4
 _DEFAULTS = {"INTERVAL": "50ms", "HOLD": "500ms", "DWELL": "200ms"}
 
 
@@ -42,6 +45,8 @@ class MonitorBench:
         self.sysfs = FakeSysfs(directory / "root")
         self.run_directory = directory / "pids"
         self.run_directory.mkdir()
+        self._key_file = directory / "seal.key"
+        self._key_file.write_text(KEY)
         self.process: ServiceProcess
         self.stub: MonitorServiceStub
 
@@ -50,6 +55,7 @@ class MonitorBench:
         environ = {
             "ADDRESS": address,
             "ROOT": str(self.sysfs.root),
+            "SEAL_KEY_FILE": str(self._key_file),
             "RUN_DIRECTORY": str(self.run_directory),
             **_DEFAULTS,
             **settings,
@@ -73,6 +79,13 @@ class MonitorBench:
         while not is_true(snapshot := await self.snapshot()):
             pass
         return snapshot
+
+    async def report(self, sealer: Sealer | None = None, **fields: object) -> None:
+        """Reports as the gateway does."""
+        report = pb.DeviceReport(**{"expires_at_boot_s": boot_clock_s() + 60.0, **fields})
+        sealed = seal_device_report(sealer or Sealer(KEY.encode()), report)
+        with translate_errors():
+            await self.stub.ReportReadings(pb.ReportReadingsRequest(report=sealed), timeout=10)
 
     def watch(self) -> PressureWatch:
         return PressureWatch(self.stub.WatchPressure(pb.WatchPressureRequest()))
