@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from edgelora.connection import DEFAULT_CALL_S, NodeConnection
 from edgelora.v1 import admin_service_pb2 as pb
 from edgelora.v1.admin_service_pb2_grpc import AdminServiceStub
+from edgelora.v1.monitor_service_pb2 import BatteryState, DeviceReport, ReportedTemperature
 
 
 class AdminClient(NodeConnection):
@@ -58,3 +60,44 @@ class AdminClient(NodeConnection):
             )
         tenant: pb.Tenant = response.tenant
         return tenant
+
+    async def report_device(
+        self,
+        source: str,
+        *,
+        battery_charge: float | None = None,
+        battery_state: BatteryState = BatteryState.BATTERY_STATE_UNSPECIFIED,
+        temperatures: Mapping[str, float] | None = None,
+    ) -> None:
+        """Tells the node what something outside of it has measured, for example a vehicle.
+
+        Args:
+            source: Letters, digits, "_" and "-", at most 64.
+            battery_charge: 0 to 1.
+            battery_state: A low charge counts while it discharges, and is unknown without this.
+            temperatures: Name -> degrees Celsius, -40 to 150, at most 16.
+
+        It replaces the source's last report and is good for 3 s: report about once a second. A
+        source that falls silent is unknown until `withdraw_device`. Raises InvalidRequestError, and
+        ResourcePressureError for a 17th source.
+        """
+        report = DeviceReport(
+            source=source,
+            battery_charge=battery_charge,
+            battery_state=battery_state,
+            temperatures=[
+                ReportedTemperature(name=name, temperature_celsius=celsius)
+                for name, celsius in (temperatures or {}).items()
+            ],
+        )
+        await self._report(report)
+
+    async def withdraw_device(self, source: str) -> None:
+        """Forgets a source that went away for good. Raises InvalidRequestError."""
+        await self._report(DeviceReport(source=source, is_withdrawn=True))
+
+    async def _report(self, report: DeviceReport) -> None:
+        with self._clear_errors():
+            await self._stub.ReportDevice(
+                pb.ReportDeviceRequest(report=report), timeout=DEFAULT_CALL_S
+            )

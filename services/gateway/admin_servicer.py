@@ -1,4 +1,4 @@
-"""Translates the AdminService protos to the tenant registry and back.
+"""Translates the AdminService protos to the tenant registry and back, and hands reports on.
 
 It is served on a unix socket of its own: whoever can open that is the operator.
 """
@@ -12,21 +12,31 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from edgelora.v1 import admin_service_pb2 as pb
 from edgelora.v1 import admin_service_pb2_grpc as rpc
+from edgelora.v1.monitor_service_pb2 import DeviceReport, ReportReadingsRequest
+from services.chassis.channel import call_metadata
+from services.chassis.claims import seal_device_report
+from services.chassis.device_report import check_device_report
+from services.chassis.sealing import Sealer, boot_clock_s
 from services.gateway.tenant_registry import (
     DEFAULT_MAX_CONCURRENT_REQUESTS,
     DEFAULT_MAX_TOKENS_PER_MINUTE,
     Tenant,
     TenantRegistry,
 )
+from services.gateway.upstream import Upstream, errors_of
 
 _Context = grpc.aio.ServicerContext[Any, Any]
+_REPORT_S = 2.0
+"""How long a report may take to reach the monitor; an older one is worth nothing."""
 
 
 class AdminServicer(rpc.AdminServiceServicer):
-    """The gRPC face of the tenant registry."""
+    """The operator's gRPC face."""
 
-    def __init__(self, registry: TenantRegistry) -> None:
+    def __init__(self, registry: TenantRegistry, upstream: Upstream, sealer: Sealer) -> None:
         self._registry = registry
+        self._upstream = upstream
+        self._sealer = sealer
 
     async def CreateTenant(
         self, request: pb.CreateTenantRequest, context: _Context
@@ -56,6 +66,22 @@ class AdminServicer(rpc.AdminServiceServicer):
     ) -> pb.RevokeTenantResponse:
         """Voids a tenant's key at once."""
         return pb.RevokeTenantResponse(tenant=_message(self._registry.revoke(request.tenant_id)))
+
+    async def ReportDevice(
+        self, request: pb.ReportDeviceRequest, context: _Context
+    ) -> pb.ReportDeviceResponse:
+        """Seals what an outside source has measured and hands it to the monitor."""
+        check_device_report(request.report)
+        report = DeviceReport()
+        report.CopyFrom(request.report)
+        report.expires_at_boot_s = boot_clock_s() + _REPORT_S
+        sealed = seal_device_report(self._sealer, report)
+        monitor = await self._upstream.monitor()
+        with errors_of("monitor"):
+            await monitor.ReportReadings(
+                ReportReadingsRequest(report=sealed), timeout=_REPORT_S, metadata=call_metadata()
+            )
+        return pb.ReportDeviceResponse()
 
 
 def _message(tenant: Tenant) -> pb.Tenant:

@@ -65,7 +65,8 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         interval_s=config.health_interval_s,
     )
     quota, usage = Quota(ledger), UsageCounters()
-    authentication = Authentication(registry, Sealer(config.seal_key))
+    sealer = Sealer(config.seal_key)
+    authentication = Authentication(registry, sealer)
     generations = Generations(
         upstream,
         quota,
@@ -89,7 +90,9 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
     )
     public.add(add_GatewayServiceServicer_to_server, servicer, "edgelora.v1.GatewayService")
     admin.add(
-        add_AdminServiceServicer_to_server, AdminServicer(registry), "edgelora.v1.AdminService"
+        add_AdminServiceServicer_to_server,
+        AdminServicer(registry, upstream, sealer),
+        "edgelora.v1.AdminService",
     )
     try:
         async with upstream, admin.serving():
