@@ -18,6 +18,9 @@ from edgelora.local_stack.supervisor import ServiceState, Supervisor
 from services.chassis.base_model import FILE_NAME, BaseModel
 
 NUM_TENANTS = 4
+UNKNOWN_SENSORS: Mapping[str, str] = {}
+"""A machine that cannot read its temperature or has no battery would be used by half: benchmarks
+measure what it can do."""
 _MAX_CONCURRENT_REQUESTS = 1024
 _MAX_TOKENS_PER_MINUTE = 1_000_000_000
 
@@ -37,6 +40,8 @@ class Deployment:
     clients: list[EdgeLoraClient]
     """One a tenant."""
     adapters: list[PlacedAdapter] = field(default_factory=list)
+    pids: Path | None = None
+    """Directory of an own stack's `<service>.pid` files."""
 
     async def register(self, directory: Path) -> PlacedAdapter:
         """Registers an adapter with the tenant whose turn it is."""
@@ -71,21 +76,28 @@ def load_base_model(options: BenchOptions) -> BaseModel:
 
 @asynccontextmanager
 async def deployment(
-    options: BenchOptions, environ: Mapping[str, str] | None = None
+    options: BenchOptions,
+    environ: Mapping[str, str] | None = None,
+    num_tenants: int = NUM_TENANTS,
 ) -> AsyncIterator[Deployment]:
     """Yields the node at `options.address`, else a stack started for the benchmark.
 
-    `environ` adds settings to the services of an own stack. Raises BenchError when the node
-    cannot be had.
+    `environ` adds settings to the services of an own stack, which has `num_tenants`. Raises
+    BenchError when the node cannot be had.
     """
     async with AsyncExitStack() as cleanup:
+        pids: Path | None = None
         if options.address is not None:
             keys = [_read_key(options)]
             address = options.address
         else:
-            address, keys = await cleanup.enter_async_context(_own_stack(options, environ or {}))
+            settings = {**UNKNOWN_SENSORS, **(environ or {})}
+            options.note_settings(settings)
+            address, keys, pids = await cleanup.enter_async_context(
+                _own_stack(options, settings, num_tenants)
+            )
         clients = [await cleanup.enter_async_context(EdgeLoraClient(address, key)) for key in keys]
-        node = Deployment(clients)
+        node = Deployment(clients, pids=pids)
         try:
             yield node
         finally:
@@ -95,8 +107,8 @@ async def deployment(
 
 @asynccontextmanager
 async def _own_stack(
-    options: BenchOptions, environ: Mapping[str, str]
-) -> AsyncIterator[tuple[str, list[str]]]:
+    options: BenchOptions, environ: Mapping[str, str], num_tenants: int
+) -> AsyncIterator[tuple[str, list[str], Path]]:
     model = load_base_model(options)
 
     def report(name: str, state: ServiceState, note: str) -> None:
@@ -116,13 +128,13 @@ async def _own_stack(
                 async with running_stack(
                     layout, choice, {**os.environ, **environ}, supervisor
                 ) as stack:
-                    keys = await _create_tenants(stack.state.admin_address)
-                    yield stack.state.gateway_address, keys
+                    keys = await _create_tenants(stack.state.admin_address, num_tenants)
+                    yield stack.state.gateway_address, keys, layout.pids
         except StackError as error:
             raise BenchError(f"the stack cannot be started: {error}") from error
 
 
-async def _create_tenants(admin_address: str) -> list[str]:
+async def _create_tenants(admin_address: str, num_tenants: int) -> list[str]:
     async with AdminClient(admin_address) as admin:
         created = [
             await admin.create_tenant(
@@ -130,7 +142,7 @@ async def _create_tenants(admin_address: str) -> list[str]:
                 max_concurrent_requests=_MAX_CONCURRENT_REQUESTS,
                 max_tokens_per_minute=_MAX_TOKENS_PER_MINUTE,
             )
-            for number in range(NUM_TENANTS)
+            for number in range(num_tenants)
         ]
     return [response.api_key for response in created]
 

@@ -37,6 +37,22 @@ class RequestRecord:
     """What it waited for its adapter, by the node; 0 when that was in memory."""
     error: str | None = None
     """Name of the status of a stream that ended in an error."""
+    reason: str | None = None
+    """Of that error: the name of its `ErrorReason`, without the prefix."""
+    retry_after_s: float | None = None
+    """What that error told to wait."""
+    rule: str | None = None
+    """The rule that error named: why the device's state refused the request."""
+    failed_s: float | None = None
+    """When that error came."""
+    was_accepted: bool = False
+    """Whether the node said that it had queued the request."""
+    num_ends: int = 0
+    """How often the stream ended: in `Done`, or in an error. Not once is a lost request."""
+    degradations: Sequence[str] = ()
+    """What was served otherwise than asked: a step and the adapter, `adapter_off large`."""
+    token_times_s: Sequence[float] = ()
+    """When each output token came."""
 
     @property
     def ttft_s(self) -> float | None:

@@ -34,6 +34,7 @@ class PackageSite:
 
     remotes_file: Path
     _directory: Path
+    _process: ChildProcess
 
     def publish(self, adapter: Path, name: str, encoded_for: BaseModel | None = None) -> str:
         """Packs a PEFT adapter and returns what a tenant calls it.
@@ -52,6 +53,10 @@ class PackageSite:
             forms.append(form)
         write_package(adapter, self._directory / name, "latest", forms)
         return f"{REMOTE}/{name}"
+
+    async def cut(self) -> None:
+        """Ends the server for good: nobody answers at its address."""
+        await self._process.stop(_STOP_GRACE_S)
 
 
 @asynccontextmanager
@@ -78,7 +83,7 @@ async def package_site(directory: Path) -> AsyncIterator[PackageSite]:
             if time.monotonic() > limit_s or process.exit_status() is not None:
                 raise BenchError("the static HTTP server does not start")
             await asyncio.sleep(_POLL_S)
-        yield PackageSite(remotes_file, site)
+        yield PackageSite(remotes_file, site, process)
     finally:
         await process.stop(_STOP_GRACE_S)
 

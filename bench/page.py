@@ -35,6 +35,10 @@ _SECTIONS = {
     "adapters": "The adapter store with 10,000 adapters",
     "codec": "Adapters in few bits",
     "warmup": "First responses after a cold start",
+    "priority": "Classes beside first come first served",
+    "stress": "A heating, draining, filling device",
+    "scenario-car": "Scenario: car",
+    "scenario-shop": "Scenario: shop",
 }
 """Name of the file -> heading, in the order of the page."""
 _PICTURES = {
@@ -80,7 +84,7 @@ def draw_pictures(documents: dict[str, dict[str, Any]], directory: Path) -> None
 
 def section(name: str, document: dict[str, Any], remark: str | None) -> str:
     """Returns the Markdown of one result: command, machine, figures, targets."""
-    command = name.replace("engine-", "engine --shape ")
+    command = name.replace("engine-", "engine --shape ").replace("scenario-", "scenario ")
     machine = document["machine"]
     about = (load_benchmark(document["bench"]).__doc__ or "").partition("\n\n")[2].strip()
     lines = [
@@ -93,6 +97,8 @@ def section(name: str, document: dict[str, Any], remark: str | None) -> str:
         about,
         "",
     ]
+    if document.get("settings"):
+        lines += [f"Settings: {text(document['settings'])}.", ""]
     if name in _PICTURES:
         file, words = _PICTURES[name]
         lines += [f"![{words}](../{_IMAGES}/{file})", ""]

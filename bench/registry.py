@@ -28,6 +28,8 @@ BENCHMARKS: dict[str, str] = {
     "loads": "bench.loads",
     "tiers": "bench.tiers",
     "adapters": "bench.registry_scale",
+    "scenario-car": "bench.scenario_car",
+    "scenario-shop": "bench.scenario_shop",
 }
 """Name -> module with `run(options)`; imported on use, since some need torch."""
 
@@ -50,6 +52,7 @@ def run_benchmark(name: str, options: BenchOptions) -> dict[str, Any]:
         "commit": current_commit(),
         "quick": options.quick,
         "seed": options.seed,
+        "settings": dict(sorted(options.settings.items())),
         "results": result.results,
         "targets": [target.document() for target in result.targets],
     }

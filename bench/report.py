@@ -21,6 +21,8 @@ def print_report(document: dict[str, Any], console: Console) -> None:
         f"torch {machine['torch']}, commit {(document['commit'] or 'unknown')[:12]}",
         highlight=False,
     )
+    if document.get("settings"):
+        console.print(f"settings: {text(document['settings'])}", highlight=False)
     figures = Table("figure", "value", show_edge=False)
     for name, value in document["results"].items():
         if is_table(value) or name == RAW:

@@ -32,8 +32,16 @@ class BenchOptions:
     """Threads each engine of a comparison computes with."""
     shape: str | None = None
     """Random weights of this shape (`360m` or `1.7b`) in place of the prepared model."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of the stacks a benchmark started, for its JSON; files are left out. Noted as they start."""
     progress: Callable[[str], None] = field(default=lambda line: None)
     """Takes one line of progress; never standard output."""
+
+    def note_settings(self, settings: Mapping[str, str]) -> None:
+        """Notes what a stack is started with beside the defaults."""
+        self.settings.update(
+            {name: value for name, value in settings.items() if not value.startswith("/")}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

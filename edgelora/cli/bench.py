@@ -22,8 +22,14 @@ def _peers(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     return names
 
 
+_SCENARIO = "scenario"
+_SCENARIOS = [name.removeprefix(f"{_SCENARIO}-") for name in BENCHMARKS if _SCENARIO in name]
+_NAMES = [*(name for name in BENCHMARKS if _SCENARIO not in name), _SCENARIO]
+
+
 @click.command()
-@click.argument("name", type=click.Choice(list(BENCHMARKS)))
+@click.argument("name", type=click.Choice(_NAMES))
+@click.argument("scenario", type=click.Choice(_SCENARIOS), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--quick", is_flag=True, help="Under a minute on two cores; rougher figures.")
 @click.option("--seed", default=1, show_default=True, help="Same seed, same load.")
@@ -50,6 +56,7 @@ def _peers(_context: click.Context, _parameter: click.Parameter, value: str) -> 
 @home_option
 def bench(
     name: str,
+    scenario: str | None,
     as_json: bool,
     quick: bool,
     seed: int,
@@ -77,13 +84,21 @@ def bench(
       loads        loading inside a worker, and what its other streams notice
       adapters     the adapter store with 100, 1,000 and 10,000 adapters
       codec        what an adapter loses and saves when it is kept in few bits
+      priority     classes and fair shares, beside first come first served
+      stress       a device that heats, drains and fills up while requests come
+      scenario     `car`: a driver among others, its remote cut; `shop`: 8 requests at a time
 
     \b
     Examples:
       edgelora bench engine --peers llama.cpp,openvino
       edgelora bench engine --shape 1.7b
       edgelora bench serve --json --quick
+      edgelora bench scenario car
     """
+    if (name == _SCENARIO) != (scenario is not None):
+        raise click.UsageError(
+            f"`{_SCENARIO}` takes one of {', '.join(_SCENARIOS)}; no other benchmark does"
+        )
     options = BenchOptions(
         quick=quick,
         seed=seed,
@@ -95,4 +110,4 @@ def bench(
         api_key_file=api_key_file,
         progress=lambda line: click.echo(line, err=True),
     )
-    return run_and_print(name, options, as_json=as_json)
+    return run_and_print(f"{name}-{scenario}" if scenario else name, options, as_json=as_json)

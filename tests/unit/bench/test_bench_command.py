@@ -1,5 +1,6 @@
 """`edgelora bench`: what it hands on to a benchmark, and what it refuses."""
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -53,4 +54,13 @@ def test_shape_and_threads_are_handed_on(asked):
 def test_the_help_says_what_each_benchmark_measures():
     lines = invoke("--help").output.splitlines()
     said = {line.split()[0] for line in lines if len(line.split()) > 3}
-    assert set(BENCHMARKS) <= said
+    assert {name.partition("-")[0] if "scenario" in name else name for name in BENCHMARKS} <= said
+
+
+def test_a_scenario_is_named_with_its_benchmark_and_only_there(asked):
+    invoke("scenario", "car")
+    invoke("scenario", "shop")
+    assert [name for name, _, _ in asked] == ["scenario-car", "scenario-shop"]
+    for wrong in (["scenario"], ["scenario", "ship"], ["engine", "car"], ["scenario-car"]):
+        assert isinstance(invoke(*wrong).exception, click.UsageError)
+    assert len(asked) == 2
