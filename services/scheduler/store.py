@@ -31,18 +31,27 @@ class AdapterStore:
         self._timeout_s = timeout_s
 
     async def resolve(
-        self, claim: Sealed, selections: Sequence[AdapterSelection], user: str
+        self,
+        claim: Sealed,
+        selections: Sequence[AdapterSelection],
+        user: str,
+        *,
+        max_rank: int = 0,
     ) -> Resolution:
         """Resolves selections under the claim's tenant; the base model alone needs no store.
 
         `user` says who of the tenant's people asks; the store forecasts from it, nothing else does.
+        Above 0, `max_rank` asks for the version of the highest rank up to it of each adapter that
+        has a higher one, where the tenant has such a version.
 
         Raises what the store raised (AdapterNotFoundError among them), ServiceUnavailableError
         when it does not answer.
         """
         if not selections:
             return Resolution()
-        request = pb.ResolveAdaptersRequest(claim=claim, adapters=selections, user=user)
+        request = pb.ResolveAdaptersRequest(
+            claim=claim, adapters=selections, user=user, max_rank=max_rank
+        )
         try:
             with translate_errors():
                 response = await self._stub.ResolveAdapters(

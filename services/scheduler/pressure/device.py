@@ -1,0 +1,81 @@
+"""The state of the device as the monitor tells it."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+from edgelora.v1 import monitor_service_pb2 as pb
+
+
+class PressureLevel(enum.IntEnum):
+    """How bad one dimension is. The numbers are those of the proto."""
+
+    UNKNOWN = 1
+    NORMAL = 2
+    ELEVATED = 3
+    CRITICAL = 4
+
+
+_LEVELS = frozenset(level.value for level in PressureLevel)
+
+
+class Dimension(enum.StrEnum):
+    """What the monitor watches. The values are the names of the proto's fields."""
+
+    TEMPERATURE = "temperature"
+    MEMORY = "memory"
+    BATTERY = "battery"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimensionState:
+    """One dimension."""
+
+    level: PressureLevel
+    since_s: float
+    """Boot clock at which it came to this level."""
+    reading: float | None = None
+    """Degrees Celsius, share of memory in use, or charge; None when nothing can be read."""
+    sensor: str = ""
+    """What gave the reading."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceState:
+    """All dimensions."""
+
+    temperature: DimensionState
+    memory: DimensionState
+    battery: DimensionState
+
+    @classmethod
+    def unknown(cls, since_s: float) -> DeviceState:
+        """The state while the monitor says nothing."""
+        unknown = DimensionState(level=PressureLevel.UNKNOWN, since_s=since_s)
+        return cls(temperature=unknown, memory=unknown, battery=unknown)
+
+    @classmethod
+    def from_message(cls, pressure: pb.DevicePressure, now_s: float) -> DeviceState:
+        """Reads the monitor's message; whatever is missing or strange in it is unknown."""
+        return cls(
+            temperature=_dimension(pressure.temperature, now_s),
+            memory=_dimension(pressure.memory, now_s),
+            battery=_dimension(pressure.battery, now_s),
+        )
+
+    def __getitem__(self, dimension: Dimension) -> DimensionState:
+        state: DimensionState = getattr(self, dimension.value)
+        return state
+
+
+def _dimension(message: pb.DimensionPressure, now_s: float) -> DimensionState:
+    level = int(message.level)
+    has_reading = message.HasField("reading") and math.isfinite(message.reading)
+    return DimensionState(
+        level=PressureLevel(level) if level in _LEVELS else PressureLevel.UNKNOWN,
+        since_s=now_s - message.held.ToNanoseconds() / 1e9,
+        reading=message.reading if has_reading else None,
+        sensor=message.sensor,
+    )
