@@ -21,6 +21,7 @@ from edgelora.toolchain.demo_data.material import Built
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.prepare import DEFAULT_NAME
 from edgelora.toolchain.published_directory import published_directory
+from edgelora.toolchain.router_card import write_routing_card
 from edgelora.toolchain.training_options import TrainingOptions
 from edgelora.toolchain.training_report import TrainingReport
 
@@ -107,6 +108,7 @@ def train_demo(
             description=adapter.description,
             task=("exact_match", exact_match) if adapter.measures_exact_match else None,
         )
+        write_routing_card(directory, adapter.description, built.train)
         return train_into(job, options, directory)
 
 

@@ -12,19 +12,21 @@ import json
 import os
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from edgelora.toolchain.chat_data import Conversation, write_conversations
+from edgelora.toolchain.chat_data import Conversation, read_conversations, write_conversations
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.prepare import DEFAULT_NAME
+from edgelora.toolchain.published_directory import published_directory
+from edgelora.toolchain.router_card import write_routing_card
 from edgelora.toolchain.training_options import TrainingOptions
 
 PLACE_VARIABLE = "EDGELORA_CLINC150"
 ADAPTER_EXAMPLES = 40
 """Training utterances of each intent that the adapter sees; the others are for the router."""
-CARD_EXAMPLES = 64
 OPTIONS = TrainingOptions(r=8, alpha=16, learning_rate=2e-3, epochs=1, batch_tokens=384)
 
 
@@ -74,8 +76,7 @@ def write_data(place: Path, output: Path) -> list[str]:
 
 def train_domain(domain: str, model_directory: Path, output: Path, threads: int | None) -> None:
     """Trains the adapter of one domain into `output/adapters`, with its card; kept when there."""
-    from dataclasses import replace
-
+    # Imported only now, so that wrong usage does not load torch.
     from edgelora.toolchain.train import TrainingJob, train_into
 
     target = output / "adapters" / domain
@@ -86,14 +87,9 @@ def train_domain(domain: str, model_directory: Path, output: Path, threads: int 
     job = TrainingJob(
         name=domain, model_directory=model_directory, train_file=data, description=description
     )
-    from edgelora.toolchain.published_directory import published_directory
-
     with published_directory(target) as directory:
         train_into(job, replace(OPTIONS, threads=threads), directory)
-        prompts = [json.loads(line)["messages"][0]["content"] for line in data.open()]
-        card = {"description": description, "examples": prompts[:CARD_EXAMPLES]}
-        text = json.dumps(card, indent=2, ensure_ascii=False) + "\n"
-        (directory / "card.json").write_text(text, encoding="utf-8")
+        write_routing_card(directory, description, read_conversations(data))
 
 
 def main() -> int:

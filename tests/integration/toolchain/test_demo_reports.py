@@ -60,7 +60,7 @@ def test_home_commands_of_a_sample_are_answered_exactly() -> None:
 
 def test_demo_directory_holds_the_four_adapters() -> None:
     files = {"adapter_config.json", "adapter_model.safetensors", "README.md", "report.json"}
-    files |= {"probe.jsonl", "data"}
+    files |= {"probe.jsonl", "card.json", "data"}
     for name in DEMO_ADAPTERS:
         assert {path.name for path in Path(DEMO / name).iterdir()} == files
 
