@@ -44,20 +44,6 @@ class RoutingRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
-    """How well each candidate suits a text."""
-
-    quality: Array
-    """Scores as if all were resident; [candidates]"""
-    scores: Array
-    """Scores with what loading costs marked down; [candidates]"""
-    is_resident: NDArray[np.bool_]
-    """Whether a worker holds it; [candidates]"""
-    base: float
-    """Score of the base model, which is always resident."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """Which candidates serve, and with what strength."""
 
@@ -73,35 +59,42 @@ class Decision:
 _BASE = Decision(adapters=(), base_share=1.0, reason=Reason.BASE, quality_loss=0.0)
 
 
-def decide(candidates: Candidates, temperature: float, rules: RoutingRules) -> Decision:
+def decide(
+    quality: Array,
+    scores: Array,
+    is_resident: NDArray[np.bool_],
+    temperature: float,
+    rules: RoutingRules,
+) -> Decision:
     """Chooses the base model, the best candidates, or a resident one that is nearly as good.
 
-    Of those within `max_quality_loss` of the best, the one with the highest score serves: where it
-    is resident and the best is not, it serves alone. Of equal candidates the first wins, of equal
-    shares the base model; it also serves when a score is not a finite number.
+    `quality` are the scores as if every candidate was resident, `scores` those with what loading
+    costs marked down, both [candidates + 1] with the base last; `is_resident` is [candidates].
+
+    Of those within `max_quality_loss` of the best, the one with the highest of `scores` serves:
+    where it is resident and the best mix is not, it serves alone. Of equal candidates the first
+    wins, of equal shares the base model; it also serves when a number is not finite.
     """
-    quality = np.append(candidates.quality, np.float32(candidates.base)).astype(np.float64)
-    if len(quality) == 1 or not np.isfinite(quality).all():
+    if len(quality) == 1 or not (np.isfinite(quality).all() and np.isfinite(scores).all()):
         return _BASE
-    shares = softmax(quality)
-    order = np.argsort(-quality[:-1], kind="stable")
-    best = int(order[0])
-    if quality[best] <= quality[-1] or shares[best] < rules.min_share:
+    wide = quality.astype(np.float64)
+    shares = softmax(wide)
+    order = np.argsort(-wide[:-1], kind="stable")
+    best = order[0]
+    if wide[best] <= wide[-1] or shares[best] < rules.min_share:
         return _BASE
     adapters, base_share = _mix(shares, order[: rules.top_k], rules.min_mix_share)
-    if not all(candidates.is_resident[chosen] for chosen, _ in adapters):
-        losses = temperature * (quality[best] - quality[:-1])
-        near = (losses < rules.max_quality_loss) & (quality[:-1] > quality[-1])
-        chosen = int(np.argmax(np.where(near, candidates.scores, -np.inf)))
-        if near[chosen] and candidates.is_resident[chosen]:
-            adapters, base_share = _mix(shares, order[order == chosen], rules.min_mix_share)
-            return Decision(
-                adapters=adapters,
-                base_share=base_share,
-                reason=Reason.RESIDENT,
-                quality_loss=float(losses[chosen]),
-            )
-    return Decision(adapters=adapters, base_share=base_share, reason=Reason.BEST, quality_loss=0.0)
+    reason, quality_loss = Reason.BEST, 0.0
+    if not all(is_resident[candidate] for candidate, _ in adapters):
+        losses = temperature * (wide[best] - wide[:-1])
+        is_near = (losses < rules.max_quality_loss) & (wide[:-1] > wide[-1])
+        chosen = np.argmax(np.where(is_near, scores[:-1], -np.inf))
+        if is_near[chosen] and is_resident[chosen]:
+            adapters, base_share = _mix(shares, np.array([chosen]), rules.min_mix_share)
+            reason, quality_loss = Reason.RESIDENT, float(losses[chosen])
+    return Decision(
+        adapters=adapters, base_share=base_share, reason=reason, quality_loss=quality_loss
+    )
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:

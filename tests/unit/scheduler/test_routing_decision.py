@@ -9,29 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.scheduler.routing.decision import (
-    Candidates,
-    Reason,
-    RoutingRules,
-    decide,
-    softmax,
-)
+from services.scheduler.routing.decision import Reason, RoutingRules, decide, softmax
 
 RULES = RoutingRules(top_k=2, min_share=0.1, min_mix_share=0.1, max_quality_loss=0.1)
 TEMPERATURE = 0.5
 """Nats for a unit of score: 0.2 of score are 0.1 nats."""
 
 
-def scored(quality, base: float, *, resident=(), cost: float = 5.0) -> Candidates:
-    """Candidates of which those that are not resident cost as much to load."""
+def decided(quality, base: float, rules, *, resident=(), cost: float = 5.0):
+    """Decides among candidates of which those that are not resident cost as much to load."""
     held = np.array([index in resident for index in range(len(quality))], np.bool_)
-    quality = np.array(quality, np.float32)
-    return Candidates(
-        quality=quality,
-        scores=np.where(held, quality, quality - np.float32(cost)),
-        is_resident=held,
-        base=base,
-    )
+    every = np.array([*quality, base], np.float32)
+    scores = every - np.append(np.where(held, 0, cost), 0).astype(np.float32)
+    return decide(every, scores, held, TEMPERATURE, rules)
 
 
 def choose(*values: float, resident=(), cost: float = 5.0, **changes):
@@ -39,7 +29,7 @@ def choose(*values: float, resident=(), cost: float = 5.0, **changes):
     assert math.isclose(sum(values), 1.0)
     rules = RoutingRules(**{name: getattr(RULES, name) for name in RULES.__slots__} | changes)
     *quality, base = np.log(np.array(values))
-    return decide(scored(quality, base, resident=resident, cost=cost), TEMPERATURE, rules)
+    return decided(quality, base, rules, resident=resident, cost=cost)
 
 
 def test_the_best_adapter_serves_with_its_share_and_the_base_with_the_rest():
@@ -122,7 +112,7 @@ def test_a_resident_adapter_that_the_base_model_beats_is_not_taken():
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 def test_scores_that_are_no_numbers_lead_to_the_base_model(wrong):
     for quality, base in (([2.0, wrong], 0.0), ([2.0, 1.0], wrong)):
-        assert decide(scored(quality, base), TEMPERATURE, RULES).reason is Reason.BASE
+        assert decided(quality, base, RULES).reason is Reason.BASE
 
 
 numbers = st.floats(-30, 30, width=32)
@@ -141,7 +131,7 @@ def test_whatever_the_scores_the_bounds_hold(each, base, cost, top_k, bounds):
     )
     held = {index for index, (_, is_held) in enumerate(each) if is_held}
     quality = [score for score, _ in each]
-    decision = decide(scored(quality, base, resident=held, cost=cost), TEMPERATURE, rules)
+    decision = decided(quality, base, rules, resident=held, cost=cost)
     chosen = [candidate for candidate, _ in decision.adapters]
     strengths = [share for _, share in decision.adapters]
     assert sum(strengths) + decision.base_share == pytest.approx(1.0)
