@@ -83,16 +83,18 @@ class RenewResponse(_message.Message):
     def __init__(self, lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
-    __slots__ = ("ticket_id", "claim", "num_prompt_tokens", "num_output_tokens")
+    __slots__ = ("ticket_id", "claim", "num_prompt_tokens", "num_output_tokens", "time_to_first_token")
     TICKET_ID_FIELD_NUMBER: _ClassVar[int]
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     NUM_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     NUM_OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TIME_TO_FIRST_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ticket_id: str
     claim: _ticket_pb2.Sealed
     num_prompt_tokens: int
     num_output_tokens: int
-    def __init__(self, ticket_id: _Optional[str] = ..., claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., num_prompt_tokens: _Optional[int] = ..., num_output_tokens: _Optional[int] = ...) -> None: ...
+    time_to_first_token: _duration_pb2.Duration
+    def __init__(self, ticket_id: _Optional[str] = ..., claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., num_prompt_tokens: _Optional[int] = ..., num_output_tokens: _Optional[int] = ..., time_to_first_token: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ReleaseResponse(_message.Message):
     __slots__ = ()

@@ -23,7 +23,7 @@ from edgelora.v1.inference_service_pb2 import (
     InferenceServiceGenerateRequest,
     InferenceServiceGenerateResponse,
 )
-from edgelora.v1.scheduler_service_pb2 import AcquireRequest, Granted
+from edgelora.v1.scheduler_service_pb2 import AcquireRequest, Granted, ReleaseRequest
 from services.chassis.channel import call_metadata, translate_errors
 from services.gateway.authentication import Caller
 from services.gateway.queue_turn import QueueTurn
@@ -124,9 +124,7 @@ class GenerationRun:
     async def end(self) -> None:
         """Leaves the queue or settles the lease."""
         if self._turn is not None:
-            await self._turn.end(
-                self._caller.request_id, self.num_prompt_tokens, self.num_output_tokens
-            )
+            await self._turn.end(self._caller.request_id, self._served())
 
     async def _stream(self, granted: Granted) -> Finished:
         recheck_s = self._clock() + _RECHECK_S
@@ -178,7 +176,16 @@ class GenerationRun:
             max_output_tokens=self._request.max_output_tokens,
             user=self._request.user,
             routing_text=self._request.routing_text,
+            remaining=_duration(self._remaining_s()),
         )
+
+    def _served(self) -> ReleaseRequest:
+        served = ReleaseRequest(
+            num_prompt_tokens=self.num_prompt_tokens, num_output_tokens=self.num_output_tokens
+        )
+        if self._ticket_s is not None and self._first_token_s is not None:
+            served.time_to_first_token.CopyFrom(_duration(self._first_token_s - self._ticket_s))
+        return served
 
     def _usage(self, worker: Usage) -> Usage:
         """The worker's counts, with times that start at acceptance."""

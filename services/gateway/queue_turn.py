@@ -46,15 +46,15 @@ class QueueTurn:
         self._renewal = asyncio.create_task(self._renew(granted))
         return granted
 
-    async def end(self, request_id: str, num_prompt_tokens: int, num_output_tokens: int) -> None:
-        """Leaves the queue, or releases the lease with what was really served."""
+    async def end(self, request_id: str, served: pb.ReleaseRequest) -> None:
+        """Leaves the queue, or releases the lease with what was really `served`."""
         if self._renewal is not None:
             self._renewal.cancel()
         try:
             if not self._granted.done():
                 await self._leave_queue(request_id)
             if self._has_ticket():
-                await self._release(num_prompt_tokens, num_output_tokens)
+                await self._release(served)
         finally:
             self._call.cancel()
 
@@ -98,13 +98,9 @@ class QueueTurn:
         except EdgeLoraError as error:
             get_logger().warning("queue_not_left", cause=type(error).__name__)
 
-    async def _release(self, num_prompt_tokens: int, num_output_tokens: int) -> None:
-        request = pb.ReleaseRequest(
-            ticket_id=self._granted.result().ticket_id,
-            claim=self._claim,
-            num_prompt_tokens=num_prompt_tokens,
-            num_output_tokens=num_output_tokens,
-        )
+    async def _release(self, served: pb.ReleaseRequest) -> None:
+        request = pb.ReleaseRequest(ticket_id=self._granted.result().ticket_id, claim=self._claim)
+        request.MergeFrom(served)
         try:
             with errors_of("scheduler"):
                 await self._stub.Release(request, timeout=_END_S, metadata=call_metadata())

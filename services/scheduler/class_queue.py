@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from services.scheduler.fairness import VirtualTokenCounters
 from services.scheduler.request import Request
@@ -24,6 +24,14 @@ class ClassQueue:
         for requests in self._waiting.values():
             yield from requests.values()
 
+    def requests_of(self, tenant_id: str) -> Iterable[Request]:
+        """Returns the tenant's requests, in order of arrival."""
+        return self._waiting.get(tenant_id, {}).values()
+
+    def num_tenants(self) -> int:
+        """Returns how many tenants wait here."""
+        return len(self._waiting)
+
     def num_waiting_of(self, tenant_id: str) -> int:
         """Returns how many requests of the tenant wait here."""
         return len(self._waiting.get(tenant_id, ()))
@@ -42,13 +50,28 @@ class ClassQueue:
         self._arrivals[request.ticket_id] = self._num_arrived
         self._num_arrived += 1
 
-    def pop(self) -> Request:
-        """Removes the next request in fair order and charges its estimate.
+    def pop(self, is_kept_from: Callable[[str], bool] | None = None) -> Request | None:
+        """Removes the next request in fair order and charges its estimate; None when there is none.
 
-        Equal counters go by arrival. Raises ValueError when nothing waits.
+        Equal counters go by arrival. With `is_kept_from` only places are left that some tenants
+        may not take: then the first goes that may, unless it would run ahead of the fair order by
+        more than itself.
         """
-        heads = (next(iter(requests.values())) for requests in self._waiting.values())
-        head = min(heads, key=lambda request: self._order_of(request, ahead_tokens=0))
+        heads = [next(iter(requests.values())) for requests in self._waiting.values()]
+        if not heads:
+            return None
+        head = min(heads, key=self._order_of_head)
+        if is_kept_from is not None and is_kept_from(head.tenant_id):
+            level = self._counters.served_tokens(head.tenant_id)
+            entitled = [
+                other
+                for other in heads
+                if self._counters.served_tokens(other.tenant_id) <= level + other.estimated_tokens
+                and not is_kept_from(other.tenant_id)
+            ]
+            if not entitled:
+                return None
+            head = min(entitled, key=self._order_of_head)
         self.remove(head)
         self._counters.charge(head.tenant_id, head.estimated_tokens)
         return head
@@ -74,15 +97,25 @@ class ClassQueue:
         Each tenant's requests start at its counter plus what stands before them, and `pop` serves
         the smallest start: the fair order is the order of the starts.
         """
-        starts: list[tuple[tuple[int, int], str]] = []
-        for requests in self._waiting.values():
-            ahead_tokens = 0
-            for other in requests.values():
-                starts.append((self._order_of(other, ahead_tokens), other.ticket_id))
-                ahead_tokens += other.estimated_tokens
-        starts.sort()
-        return [ticket_id for _, ticket_id in starts].index(request.ticket_id)
+        num_ahead = 0
+        start = self._counters.served_tokens(request.tenant_id)
+        for own in self.requests_of(request.tenant_id):
+            if own.ticket_id == request.ticket_id:
+                break
+            num_ahead += 1
+            start += own.estimated_tokens
+        order = (start, self._arrivals[request.ticket_id])
+        for tenant_id, others in self._waiting.items():
+            if tenant_id == request.tenant_id:
+                continue
+            start = self._counters.served_tokens(tenant_id)
+            for other in others.values():
+                if (start, self._arrivals[other.ticket_id]) > order:
+                    break
+                num_ahead += 1
+                start += other.estimated_tokens
+        return num_ahead
 
-    def _order_of(self, request: Request, ahead_tokens: int) -> tuple[int, int]:
-        start = self._counters.served_tokens(request.tenant_id) + ahead_tokens
-        return start, self._arrivals[request.ticket_id]
+    def _order_of_head(self, request: Request) -> tuple[int, int]:
+        served_tokens = self._counters.served_tokens(request.tenant_id)
+        return served_tokens, self._arrivals[request.ticket_id]

@@ -9,6 +9,7 @@ from contextlib import suppress
 from edgelora.errors import CancelledRequestError, EdgeLoraError, TicketExpiredError
 from services.chassis.logs import get_logger
 from services.scheduler.leases import Lease
+from services.scheduler.pace import Answer
 from services.scheduler.places import PlaceLimits
 from services.scheduler.request import Request
 from services.scheduler.schedule import Schedule
@@ -26,7 +27,8 @@ class Dispatcher:
     def submit(self, request: Request) -> int:
         """Queues a request; returns how many of its class go before it.
 
-        Raises QueueFullError or ServiceUnavailableError. The caller must `leave` in the end.
+        Raises QueueFullError, DeadlineExceededError or ServiceUnavailableError. The caller must
+        `leave` in the end.
         """
         position = self._schedule.submit(request, self._clock())
         self._outcomes[request.ticket_id] = asyncio.get_running_loop().create_future()
@@ -36,8 +38,8 @@ class Dispatcher:
     async def wait(self, request: Request) -> Lease:
         """Returns the lease once the request's turn has come.
 
-        Raises CancelledRequestError when `cancel` took it out, ServiceUnavailableError when no
-        worker became ready in time.
+        Raises CancelledRequestError when `cancel` took it out, DeadlineExceededError when no place
+        came free in time, ServiceUnavailableError when no worker became ready.
         """
         outcome = await self._outcomes[request.ticket_id]
         if isinstance(outcome, EdgeLoraError):
@@ -70,9 +72,13 @@ class Dispatcher:
             raise TicketExpiredError("the lease is unknown or has ended: send the request again")
         return lease
 
-    def release(self, ticket_id: str, tenant_id: str, used_tokens: int) -> bool:
+    def release(
+        self, ticket_id: str, tenant_id: str, used_tokens: int, answer: Answer | None = None
+    ) -> bool:
         """Frees a lease's place and settles its tokens; False when there is no such lease."""
-        was_running = self._schedule.release(ticket_id, tenant_id, used_tokens, self._clock())
+        was_running = self._schedule.release(
+            ticket_id, tenant_id, used_tokens, self._clock(), answer
+        )
         self._advance_soon()
         return was_running
 
@@ -86,8 +92,11 @@ class Dispatcher:
         self._schedule.limit_places(limits)
         self._advance_soon()
 
-    def advance(self) -> None:
-        """Does everything that is due: ends leases, refuses stranded requests, grants places."""
+    def advance(self) -> float | None:
+        """Does everything that is due: ends leases, refuses whom no place helps, grants places.
+
+        Returns when something falls due by the clock alone; None when nothing does.
+        """
         now_s = self._clock()
         for lease in self._schedule.leases.expire(now_s):
             get_logger().warning(
@@ -97,10 +106,13 @@ class Dispatcher:
                 request_id=lease.request.request_id,
                 worker=lease.worker,
             )
+        for request, error in self._schedule.remove_late(now_s):
+            self._conclude(request, error)
         while (granted := self._schedule.grant_next(now_s)) is not None:
             self._conclude(granted.request, granted)
         if len(self._schedule.queue) and self._schedule.is_stranded(now_s):
             self.refuse_all(self._schedule.stranded_error())
+        return self._schedule.next_event_s(now_s)
 
     def refuse_all(self, error: EdgeLoraError) -> None:
         """Ends every waiting request with the error; those that run go on."""
@@ -116,8 +128,7 @@ class Dispatcher:
         """Advances whenever something changed or falls due, for ever."""
         while True:
             self._changed.clear()
-            self.advance()
-            next_s = self._schedule.next_event_s()
+            next_s = self.advance()
             timeout_s = None if next_s is None else max(0.0, next_s - self._clock())
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):

@@ -5,10 +5,12 @@ The virtual token counter of Sheng et al., "Fairness in Serving Large Language M
 tokens served, and a tenant that was idle is lifted to the level of those who wait, so that idling
 earns no credit. Prompt and output tokens weigh the same.
 
-Here a grant charges the estimate at once, and the release corrects it to what was used. Between
-two tenants that both have waiting requests, the counters therefore differ by at most
+Here a grant charges the estimate at once, and the release corrects it to what was used; a request
+that is cancelled while it runs has used what it has used. Where the last places of a node are kept
+for tenants that hold none (reserve.py), such a tenant may run ahead of the order by one request.
+Between two tenants that both have waiting requests, the counters therefore differ by at most
 
-    largest estimate + sum of the corrections of requests then in flight
+    twice the largest estimate + sum of the corrections of requests then in flight
 
 and the tokens charged to each over any such stretch of time by at most twice that.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from services.scheduler.request import Priority, Request
@@ -13,6 +14,7 @@ class Lease:
 
     request: Request
     worker: str
+    granted_at_s: float
     expires_at_s: float
 
 
@@ -23,14 +25,20 @@ class LeaseTable:
         self.lease_s = lease_s
         """How long a lease holds without a renewal."""
         self._leases: dict[str, Lease] = {}
+        self._by_worker: dict[str, Counter[Priority]] = {}
+        self._by_tenant: Counter[tuple[Priority, str]] = Counter()
 
     def __len__(self) -> int:
         return len(self._leases)
 
     def grant(self, request: Request, worker: str, now_s: float) -> Lease:
         """Opens a lease under the request's ticket id."""
-        lease = Lease(request=request, worker=worker, expires_at_s=now_s + self.lease_s)
+        lease = Lease(
+            request=request, worker=worker, granted_at_s=now_s, expires_at_s=now_s + self.lease_s
+        )
         self._leases[request.ticket_id] = lease
+        self._by_worker.setdefault(worker, Counter())[request.priority] += 1
+        self._by_tenant[request.priority, request.tenant_id] += 1
         return lease
 
     def renew(self, ticket_id: str, tenant_id: str, now_s: float) -> Lease | None:
@@ -45,27 +53,43 @@ class LeaseTable:
         """Ends a lease and frees its place; None when it is unknown, ended, or another tenant's."""
         lease = self._find(ticket_id, tenant_id, now_s)
         if lease is not None:
-            del self._leases[ticket_id]
+            self._end(lease)
         return lease
 
     def expire(self, now_s: float) -> list[Lease]:
         """Ends every lease whose time is over and frees their places."""
         ended = [lease for lease in self._leases.values() if now_s >= lease.expires_at_s]
         for lease in ended:
-            del self._leases[lease.request.ticket_id]
+            self._end(lease)
         return ended
 
     def next_expiry_s(self) -> float | None:
         """Returns when the next lease ends unless renewed; None without leases."""
         return min((lease.expires_at_s for lease in self._leases.values()), default=None)
 
+    def running_on(self, worker: str) -> Counter[Priority]:
+        """Returns how many places of the worker each class holds; 0 for a class not in it."""
+        return self._by_worker.get(worker, Counter())
+
     def num_running_on(self, worker: str) -> int:
         """Returns how many places of the worker are taken."""
-        return sum(lease.worker == worker for lease in self._leases.values())
+        return self.running_on(worker).total()
 
     def num_running(self, priority: Priority) -> int:
         """Returns how many requests of the class run."""
-        return sum(lease.request.priority is priority for lease in self._leases.values())
+        return sum(counts[priority] for counts in self._by_worker.values())
+
+    def num_running_of(self, priority: Priority, tenant_id: str) -> int:
+        """Returns how many requests of the class the tenant runs."""
+        return self._by_tenant[priority, tenant_id]
+
+    def _end(self, lease: Lease) -> None:
+        request = lease.request
+        del self._leases[request.ticket_id]
+        self._by_worker[lease.worker][request.priority] -= 1
+        self._by_tenant[request.priority, request.tenant_id] -= 1
+        if not self._by_tenant[request.priority, request.tenant_id]:
+            del self._by_tenant[request.priority, request.tenant_id]
 
     def _find(self, ticket_id: str, tenant_id: str, now_s: float) -> Lease | None:
         lease = self._leases.get(ticket_id)

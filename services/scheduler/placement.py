@@ -13,16 +13,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLoad:
-    """A ready worker and how full it is."""
+    """A ready worker, how full it is, and whether the request in question may go there."""
 
     name: str
     num_running: int
+    """Leases of all classes, paused ones included."""
     max_running: int
-
-    @property
-    def has_place(self) -> bool:
-        """Whether one more request may run."""
-        return self.num_running < self.max_running
+    num_free: int
+    """Places free for the class of the request."""
 
 
 def choose_worker(
@@ -33,7 +31,7 @@ def choose_worker(
     Among the workers with a place and within the load bound: most of the asked adapters first,
     then least loaded, then by name. `load_factor` is at least 1; at 1 affinity only breaks ties.
     """
-    with_place = [worker for worker in workers if worker.has_place]
+    with_place = [worker for worker in workers if worker.num_free]
     if not with_place:
         return None
     total_running = sum(worker.num_running for worker in workers) + 1

@@ -27,5 +27,15 @@ class Request:
     priority: Priority
     estimated_tokens: int
     """Prompt and output tokens it may cost, at least 1: charged at the grant, settled later."""
+    max_output_tokens: int
+    """Most tokens of its answer, at least 1."""
+    asked_at_s: float
+    allowed_s: float | None = None
+    """How long after `asked_at_s` its caller waits for the whole answer; None: for ever."""
     num_resident: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Worker name -> how many of the request's adapters that worker holds in slots."""
+
+    @property
+    def deadline_s(self) -> float | None:
+        """When its caller stops waiting; None: never."""
+        return None if self.allowed_s is None else self.asked_at_s + self.allowed_s

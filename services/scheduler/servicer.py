@@ -19,6 +19,7 @@ from services.chassis.claims import open_claim, seal_ticket
 from services.chassis.sealing import Sealer
 from services.scheduler.dispatcher import Dispatcher
 from services.scheduler.leases import Lease
+from services.scheduler.pace import Answer
 from services.scheduler.request import Priority, Request
 from services.scheduler.schedule import Schedule
 from services.scheduler.store import AdapterStore, Resolution
@@ -51,8 +52,9 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         priority = _priority(request.priority)
         _require_positive(request, "estimated_tokens")
         _require_positive(request, "max_output_tokens")
+        asked_at_s = self._clock()
         # An overloaded node answers at once, without asking the store.
-        self._schedule.require_room(priority, claim.tenant_id, self._clock())
+        self._schedule.require_room(priority, claim.tenant_id, asked_at_s)
         resolution = await self._store.resolve(request.claim, request.adapters, request.user)
         waiting = Request(
             ticket_id=uuid4().hex,
@@ -60,6 +62,9 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
             request_id=claim.request_id,
             priority=priority,
             estimated_tokens=request.estimated_tokens,
+            max_output_tokens=request.max_output_tokens,
+            asked_at_s=asked_at_s,
+            allowed_s=_seconds(request.remaining) if request.HasField("remaining") else None,
             num_resident=resolution.num_resident,
         )
         queued_at_s = self._clock()
@@ -90,7 +95,14 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         """Frees the place and settles the tokens served."""
         claim = self._open_claim(request.claim)
         used_tokens = request.num_prompt_tokens + request.num_output_tokens
-        was_running = self._dispatcher.release(request.ticket_id, claim.tenant_id, used_tokens)
+        has_begun = request.HasField("time_to_first_token")
+        answer = Answer(
+            num_output_tokens=request.num_output_tokens,
+            first_token_s=_seconds(request.time_to_first_token) if has_begun else None,
+        )
+        was_running = self._dispatcher.release(
+            request.ticket_id, claim.tenant_id, used_tokens, answer
+        )
         structlog.contextvars.bind_contextvars(was_running=was_running, used_tokens=used_tokens)
         return pb.ReleaseResponse()
 
@@ -160,6 +172,10 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         duration = Duration()
         duration.FromMilliseconds(round(self._schedule.leases.lease_s * 1000))
         return duration
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.seconds + duration.nanos / 1e9
 
 
 def _priority(value: int) -> Priority:

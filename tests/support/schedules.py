@@ -20,6 +20,9 @@ def make_request(
     estimated_tokens: int = 100,
     request_id: str = "request",
     num_resident: dict[str, int] | None = None,
+    max_output_tokens: int = 50,
+    asked_at_s: float = 0.0,
+    allowed_s: float | None = None,
 ) -> Request:
     """A request with a ticket id of its own."""
     return Request(
@@ -29,6 +32,9 @@ def make_request(
         priority=priority,
         estimated_tokens=estimated_tokens,
         num_resident=num_resident or {},
+        max_output_tokens=max_output_tokens,
+        asked_at_s=asked_at_s,
+        allowed_s=allowed_s,
     )
 
 

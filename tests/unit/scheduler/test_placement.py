@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from services.scheduler.placement import WorkerLoad, choose_worker
 
 
-def load(name, num_running, max_running=4):
-    return WorkerLoad(name=name, num_running=num_running, max_running=max_running)
+def load(name, num_running, max_running=4, num_free=None):
+    if num_free is None:
+        num_free = max_running - num_running
+    return WorkerLoad(
+        name=name, num_running=num_running, max_running=max_running, num_free=num_free
+    )
 
 
 def test_the_worker_that_holds_most_of_the_adapters():
@@ -55,6 +59,6 @@ def test_a_choice_has_a_place_and_keeps_the_load_bound(states, load_factor):
         assert name is None
         return
     chosen = next(worker for worker in workers if worker.name == name)
-    assert chosen.has_place
+    assert chosen.num_free
     total = sum(worker.num_running for worker in workers) + 1
     assert chosen.num_running + 1 <= math.ceil(load_factor * total / len(workers))
