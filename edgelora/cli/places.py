@@ -67,6 +67,19 @@ def connection_options(command: CommandT) -> CommandT:
     return home_option(command)
 
 
+def admin_options(command: CommandT) -> CommandT:
+    """Adds --admin-address, --home and --json."""
+    command = click.option(
+        "--admin-address", help="Admin socket, unix:/path. Default: the stack of --home."
+    )(command)
+    return home_option(json_option(command))
+
+
+def admin_target(admin_address: str | None, home: Path) -> str:
+    """Works out the admin socket from the options of `admin_options`."""
+    return admin_address or running_state(home).admin_address
+
+
 def layout_of(home: Path) -> StackLayout:
     """Returns the paths of a home."""
     return StackLayout.of(home, os.environ)

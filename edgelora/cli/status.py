@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from edgelora.cli.device_view import pressure_lines
 from edgelora.cli.messages import status_document
 from edgelora.cli.node_call import call_node
 from edgelora.cli.output import counted, output_console, print_json
@@ -52,6 +53,9 @@ def _print(response: GetStatusResponse) -> None:
         for line in tier_lines(response.tiers):
             console.print(line)
     console.print(f"device    {_device(response)}")
+    if response.HasField("pressure"):
+        for line in pressure_lines(response.pressure):
+            console.print(line)
     usage = response.usage
     console.print(
         f"usage     {usage.tenant_id}: {counted(usage.num_requests, 'request')}, "

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from edgelora.cli.messages import tenant_document
 from edgelora.cli.output import print_json, print_table
-from edgelora.cli.places import home_option, json_option, key_file, layout_of, running_state
+from edgelora.cli.places import admin_options, admin_target, key_file, layout_of
 from edgelora.client import AdminClient
 from edgelora.local_stack.secrets import write_secret
-
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
-
-
-def _admin_options(command: CommandT) -> CommandT:
-    command = click.option(
-        "--admin-address", help="Admin socket, unix:/path. Default: the stack of --home."
-    )(command)
-    return home_option(json_option(command))
 
 
 @click.group()
@@ -45,7 +35,7 @@ def tenants() -> None:
 @click.option("--max-concurrent", type=click.IntRange(min=1), help="Requests at once.")
 @click.option("--tokens-per-minute", type=click.IntRange(min=1), help="Prompt and output tokens.")
 @click.option("--show-key", is_flag=True, help="Print the API key instead of saving it.")
-@_admin_options
+@admin_options
 def add(
     tenant_id: str,
     max_concurrent: int | None,
@@ -60,7 +50,7 @@ def add(
     The key is saved in HOME/keys/TENANT_ID.key, for --tenant; nothing else keeps a copy of it.
     """
     path = key_file(layout_of(home).keys, tenant_id)
-    address = _address(admin_address, home)
+    address = admin_target(admin_address, home)
 
     async def create() -> Any:
         async with AdminClient(address) as admin:
@@ -87,10 +77,10 @@ def add(
 
 
 @tenants.command("list")
-@_admin_options
+@admin_options
 def list_(admin_address: str | None, home: Path, as_json: bool) -> None:
     """List all tenants."""
-    address = _address(admin_address, home)
+    address = admin_target(admin_address, home)
 
     async def read() -> list[Any]:
         async with AdminClient(address) as admin:
@@ -110,10 +100,10 @@ def list_(admin_address: str | None, home: Path, as_json: bool) -> None:
 
 @tenants.command()
 @click.argument("tenant_id")
-@_admin_options
+@admin_options
 def revoke(tenant_id: str, admin_address: str | None, home: Path, as_json: bool) -> None:
     """Make the key of TENANT_ID void at once."""
-    address = _address(admin_address, home)
+    address = admin_target(admin_address, home)
 
     async def revoke_tenant() -> Any:
         async with AdminClient(address) as admin:
@@ -124,7 +114,3 @@ def revoke(tenant_id: str, admin_address: str | None, home: Path, as_json: bool)
         print_json(document)
     else:
         click.echo(f"revoked tenant {tenant_id}")
-
-
-def _address(admin_address: str | None, home: Path) -> str:
-    return admin_address or running_state(home).admin_address
