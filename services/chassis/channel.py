@@ -22,6 +22,8 @@ _RETRY_UNAVAILABLE = {
                 {"service": "edgelora.v1.AdapterStoreService", "method": method}
                 for method in (
                     "ResolveAdapters",
+                    "ListCandidates",
+                    "ListCandidates",
                     "ListAdapters",
                     "GetAdapter",
                     "GetTiers",

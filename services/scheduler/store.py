@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 
@@ -52,19 +53,31 @@ class AdapterStore:
         request = pb.ResolveAdaptersRequest(
             claim=claim, adapters=selections, user=user, max_rank=max_rank
         )
-        try:
-            with translate_errors():
-                response = await self._stub.ResolveAdapters(
-                    request, timeout=self._timeout_s, metadata=call_metadata()
-                )
-        except ServiceUnavailableError as error:
-            raise ServiceUnavailableError(
-                "the adapter store does not answer: try again",
-                retry_after_s=error.retry_after_s or self._timeout_s,
-            ) from error
+        response = await self._call(self._stub.ResolveAdapters, request)
         if len(response.adapters) != len(selections):
             raise InternalError("the adapter store resolved another number of adapters than asked")
         return Resolution(
             adapters=response.adapters,
             num_resident={entry.worker: entry.num_resident for entry in response.residencies},
         )
+
+    async def list_candidates(self, claim: Sealed, version: str) -> pb.ListCandidatesResponse:
+        """Tells what the router may choose from under the claim's tenant; nothing of others.
+
+        The candidates are left out while `version`, of an earlier response, is still theirs.
+
+        Raises what the store raised, ServiceUnavailableError when it does not answer.
+        """
+        request = pb.ListCandidatesRequest(claim=claim, version=version)
+        response: pb.ListCandidatesResponse = await self._call(self._stub.ListCandidates, request)
+        return response
+
+    async def _call(self, method: Any, request: Any) -> Any:
+        try:
+            with translate_errors():
+                return await method(request, timeout=self._timeout_s, metadata=call_metadata())
+        except ServiceUnavailableError as error:
+            raise ServiceUnavailableError(
+                "the adapter store does not answer: try again",
+                retry_after_s=error.retry_after_s or self._timeout_s,
+            ) from error

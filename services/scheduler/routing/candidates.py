@@ -14,9 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from edgelora.routing import Prototype, PrototypeTable, Router
 from edgelora.v1.adapter_store_service_pb2 import ListCandidatesResponse, RouteCandidate
 from edgelora.v1.ticket_pb2 import Sealed
@@ -54,16 +51,16 @@ class CandidateSet:
     version: str
     candidates: Sequence[Candidate]
     """In the order of their digests."""
-    ranks: NDArray[np.int64]
-    """[candidates]"""
     table: PrototypeTable
     """Of all candidates, in their order."""
 
     def allowed(self, max_rank: int | None) -> tuple[Sequence[Candidate], PrototypeTable]:
-        """The candidates of at most this rank; None: all."""
-        if max_rank is None or not len(self.ranks) or self.ranks.max() <= max_rank:
+        """The candidates of at most this rank; None: all. One of unknown rank, 0, is above any."""
+        if max_rank is None:
             return self.candidates, self.table
-        allowed = [candidate for candidate in self.candidates if candidate.rank <= max_rank]
+        allowed = [candidate for candidate in self.candidates if 0 < candidate.rank <= max_rank]
+        if len(allowed) == len(self.candidates):
+            return self.candidates, self.table
         return allowed, self.router.table([candidate.prototype for candidate in allowed])
 
 
@@ -157,7 +154,6 @@ def build(
         router=router,
         version=version,
         candidates=candidates,
-        ranks=np.array([candidate.rank for candidate in candidates], np.int64),
         table=router.table([candidate.prototype for candidate in candidates]),
     )
 
