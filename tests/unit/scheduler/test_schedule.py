@@ -36,7 +36,7 @@ def test_an_expired_lease_keeps_its_charge_F01():
 def test_without_workers_requests_are_refused_after_the_limit():
     schedule = make_schedule(are_ready=False, no_worker_limit_s=5.0)
     schedule.submit(make_request(), 4.9)
-    assert schedule.next_event_s() == 5.0
+    assert schedule.next_event_s(4.9) == 5.0
     with pytest.raises(ServiceUnavailableError, match="no inference worker is ready") as caught:
         schedule.submit(make_request(), 5.0)
     assert caught.value.retry_after_s == 5.0
