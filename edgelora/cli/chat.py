@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from edgelora.adapter_names import AUTO
 from edgelora.cli.adapter_lookup import find_adapter
 from edgelora.cli.chat_session import ChatSession, parse_adapters
 from edgelora.cli.errors import CliError, message_of
@@ -19,10 +20,13 @@ from edgelora.cli.output import counted, print_json, printable, progress_console
 from edgelora.cli.places import Connection, connection, connection_options, json_option
 from edgelora.client import EdgeLoraClient
 from edgelora.generation import Accepted, Delta, Done, GenerationOptions, Usage
+from edgelora.routed import Routing
 
 _PROMPT = "you> "
+_SHOWN_DIGEST_CHARS = len("sha256:") + 12
 _HELP = (
-    "/adapter NAME[=STRENGTH] ...  use these from now on; none: the base model\n"
+    "/adapter NAME[=STRENGTH] ...  use these from now on; none: the base model; auto: let the node\n"
+    "                              choose for each message\n"
     "/new                          forget the conversation\n"
     "/quit                         leave (also Ctrl-D, or Ctrl-C at the prompt)"
 )
@@ -39,7 +43,7 @@ _HELP = (
     "-a",
     "adapters",
     multiple=True,
-    help="Alias or digest, with =STRENGTH (0 to 2); may be repeated.",
+    help="Alias or digest, with =STRENGTH (0 to 2); may be repeated. auto: the node chooses.",
 )
 @click.option("--system", help="A system message to start with.")
 @click.option("--max-tokens", type=click.IntRange(min=1), default=512, show_default=True)
@@ -73,6 +77,7 @@ def chat(
     Examples:
       edgelora chat --tenant office --adapter email
       edgelora chat --tenant office -a email=0.5 -m "Invite Ann to lunch."
+      edgelora chat --tenant office -a auto -m "Invite Ann to lunch."
       echo "Invite Ann to lunch." | edgelora chat --tenant office --json
     """
     session = ChatSession(
@@ -169,7 +174,8 @@ def _obey(runner: asyncio.Runner, client: EdgeLoraClient, session: ChatSession, 
 async def _check_adapters(client: EdgeLoraClient, adapters: Iterable[str]) -> None:
     """Raises CliError when the tenant has none of a name, before anything is asked."""
     for name in adapters:
-        await find_adapter(client, name)
+        if name != AUTO:
+            await find_adapter(client, name)
 
 
 async def _answer(
@@ -182,7 +188,7 @@ async def _answer(
         async with aclosing(
             client.chat(
                 session.messages_with(message),
-                adapters=session.adapters,
+                adapters=session.selection,
                 options=session.options,
                 user=session.user,
             )
@@ -192,6 +198,11 @@ async def _answer(
                     case Accepted():
                         document["request_id"] = event.request_id
                         document["adapters"] = [asdict(used) for used in event.adapters]
+                        if event.routing is not None:
+                            if is_shown and "routing" not in document:
+                                note = routing_note(event.routing)
+                                progress_console().print(note, style="dim")
+                            document["routing"] = asdict(event.routing)
                     case Delta():
                         text += event.text
                         if is_shown:
@@ -215,6 +226,17 @@ async def _answer(
         click.echo()
         _note_cut(document, session.options)
     return document
+
+
+def routing_note(routing: Routing) -> str:
+    """Says what the router chose, for example `(auto: email 0.82, base 0.18, 1.3 ms)`."""
+    parts = [
+        f"{printable(each.alias) or each.digest[:_SHOWN_DIGEST_CHARS]} {each.share:.2f}"
+        for each in routing.adapters
+    ]
+    if routing.base_share > 0:
+        parts.append(f"base {routing.base_share:.2f}")
+    return f"(auto: {', '.join(parts)}, {routing.decision_s * 1000:.1f} ms)"
 
 
 def _note_cut(document: dict[str, Any], options: GenerationOptions) -> None:

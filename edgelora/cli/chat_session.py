@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from edgelora.adapter_names import AUTO
 from edgelora.cli.errors import CliError
-from edgelora.generation import GenerationOptions
+from edgelora.generation import Adapters, GenerationOptions
 
 MAX_STRENGTH = 2.0
 
@@ -17,12 +18,17 @@ class ChatSession:
     """What the next turn builds on."""
 
     adapters: dict[str, float]
-    """Alias or digest -> strength; empty: the base model."""
+    """Alias or digest -> strength, or `auto` alone; empty: the base model."""
     options: GenerationOptions
     system: str | None
     user: str
     """Who of the tenant's people asks; may be empty."""
     _turns: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def selection(self) -> Adapters:
+        """The adapters as a request names them: `auto` has no strength."""
+        return AUTO if AUTO in self.adapters else self.adapters
 
     def messages_with(self, message: str) -> list[tuple[str, str]]:
         """The conversation so far and one more message of the user, as (role, content)."""
@@ -42,7 +48,8 @@ class ChatSession:
 def parse_adapters(words: Sequence[str]) -> dict[str, float]:
     """Reads `NAME` or `NAME=STRENGTH` words.
 
-    Raises CliError for a strength out of range and for a name that comes twice.
+    Raises CliError for a strength out of range, for a name that comes twice, and for an `auto`
+    with a strength or with others.
     """
     chosen: dict[str, float] = {}
     for number, word in enumerate(words, 1):
@@ -61,4 +68,6 @@ def parse_adapters(words: Sequence[str]) -> dict[str, float]:
                 f"adapter {number} was named before: give each once, with its whole strength"
             )
         chosen[name] = strength
+    if AUTO in chosen and list(words) != [AUTO]:
+        raise CliError(f"{AUTO} leaves the choice to the node: give it alone, without a strength")
     return chosen

@@ -2,9 +2,11 @@
 
 import pytest
 
+from edgelora.cli.chat import routing_note
 from edgelora.cli.chat_session import ChatSession, parse_adapters
 from edgelora.cli.errors import CliError
 from edgelora.generation import GenerationOptions
+from edgelora.routed import RoutedAdapter, Routing
 
 
 def session(system=None):
@@ -56,3 +58,39 @@ def test_a_strength_out_of_range_is_refused(word):
 def test_an_adapter_that_comes_twice_is_refused_and_no_strength_is_lost(words):
     with pytest.raises(CliError, match=f"adapter {len(words)} was named before: give each once"):
         parse_adapters(words)
+
+
+def test_auto_is_asked_for_without_a_strength():
+    talk = session()
+    talk.adapters = parse_adapters(["auto"])
+    assert talk.selection == "auto"
+    talk.adapters = parse_adapters(["email=0.5"])
+    assert talk.selection == {"email": 0.5}
+
+
+@pytest.mark.parametrize("words", [["auto=1"], ["auto=0.5"], ["auto", "email"], ["email", "auto"]])
+def test_auto_stands_alone(words):
+    with pytest.raises(CliError, match="auto leaves the choice to the node: give it alone"):
+        parse_adapters(words)
+
+
+def routing(adapters, base_share):
+    return Routing(
+        adapters=tuple(RoutedAdapter(digest=d, alias=a, share=s) for d, a, s in adapters),
+        base_share=base_share,
+        reason="best",
+        decision_s=0.00132,
+        num_candidates=3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("adapters", "base_share", "note"),
+    [
+        ([("sha256:" + "a" * 64, "email", 0.82)], 0.18, "(auto: email 0.82, base 0.18, 1.3 ms)"),
+        ([("sha256:" + "a" * 64, "", 1.0)], 0.0, "(auto: sha256:aaaaaaaaaaaa 1.00, 1.3 ms)"),
+        ([], 1.0, "(auto: base 1.00, 1.3 ms)"),
+    ],
+)
+def test_one_plain_line_says_what_the_router_chose(adapters, base_share, note):
+    assert routing_note(routing(adapters, base_share)) == note
