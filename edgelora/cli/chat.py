@@ -25,8 +25,8 @@ from edgelora.routed import Routing
 _PROMPT = "you> "
 _SHOWN_DIGEST_CHARS = len("sha256:") + 12
 _HELP = (
-    "/adapter NAME[=STRENGTH] ...  use these from now on; none: the base model; auto: let the node\n"
-    "                              choose for each message\n"
+    "/adapter NAME[=STRENGTH] ...  use these from now on; none: the base model; auto: the node\n"
+    "                              chooses for each message\n"
     "/new                          forget the conversation\n"
     "/quit                         leave (also Ctrl-D, or Ctrl-C at the prompt)"
 )
