@@ -23,7 +23,6 @@ _RETRY_UNAVAILABLE = {
                 for method in (
                     "ResolveAdapters",
                     "ListCandidates",
-                    "ListCandidates",
                     "ListAdapters",
                     "GetAdapter",
                     "GetTiers",
