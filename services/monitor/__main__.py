@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import shutil
 import time
 from collections.abc import Mapping
 
@@ -20,6 +21,7 @@ from services.monitor.history import History
 from services.monitor.last_values import LastValues
 from services.monitor.pressure_board import PressureBoard
 from services.monitor.probes.sensor_files import SensorFiles
+from services.monitor.probes.termux import TermuxBattery
 from services.monitor.reports import Reports
 from services.monitor.sampler import Sampler
 from services.monitor.servicer import MonitorServicer
@@ -30,11 +32,14 @@ _SERVICE = "edgelora.v1.MonitorService"
 async def main(environ: Mapping[str, str]) -> None:
     """Serves until SIGTERM or SIGINT."""
     config = MonitorConfig.from_env(environ)
+    command = shutil.which(config.termux_command)
+    termux = TermuxBattery(command) if command else None
     device = Device(
         SensorFiles(config.root, boot_clock_s),
         processor_names=config.processor_zones,
         fallback_names=config.fallback_zones,
         run_directory=config.run_directory,
+        termux=termux,
         clock=boot_clock_s,
     )
     last_values = LastValues(config.hold_s)
@@ -67,14 +72,16 @@ async def main(environ: Mapping[str, str]) -> None:
     )
     host.add(add_MonitorServiceServicer_to_server, servicer, _SERVICE)
     async with host.serving(), asyncio.TaskGroup() as group:
-        sampling = group.create_task(sampler.run())
+        running = [group.create_task(sampler.run())]
+        if termux is not None:
+            running.append(group.create_task(termux.run()))
         stopping = group.create_task(host.wait_for_stop())
         first_sample = group.create_task(sampler.has_sampled.wait())
         await asyncio.wait([first_sample, stopping], return_when=asyncio.FIRST_COMPLETED)
         await host.set_ready(first_sample.done())
         await stopping
         board.close()
-        for task in (sampling, first_sample):
+        for task in (*running, first_sample):
             task.cancel()
 
 

@@ -32,6 +32,9 @@ class MonitorConfig:
     run_directory: Path | None
     """RUN_DIRECTORY: where the launcher keeps `<service>.pid` files; without it no process is
     followed."""
+    termux_command: str
+    """TERMUX_COMMAND: program that prints the battery of an Android device, as Termux:API's
+    `termux-battery-status` does, which is used where it is on the PATH."""
     interval_s: float
     """INTERVAL: time between samples, default 1s."""
     hold_s: float
@@ -61,6 +64,7 @@ class MonitorConfig:
             seal_key=settings.secret_file("SEAL_KEY_FILE"),
             root=settings.path("ROOT", Path("/")),
             run_directory=Path(run_directory) if run_directory else None,
+            termux_command=settings.text("TERMUX_COMMAND", "termux-battery-status"),
             interval_s=settings.duration_s("INTERVAL", 1.0),
             hold_s=settings.duration_s("HOLD", 3.0),
             history_s=settings.duration_s("HISTORY", 600.0),

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from services.monitor.probes.battery import BatteryProbe
+from services.monitor.probes.battery import BatteryProbe, BatteryReading
 from services.monitor.probes.memory import MemoryProbe
+from services.monitor.probes.nvidia import NvidiaProbe
 from services.monitor.probes.processes import ProcessProbe
 from services.monitor.probes.processor import FrequencyProbe, UtilisationProbe
 from services.monitor.probes.sensor_files import SensorFiles
 from services.monitor.probes.stall import StallProbe
-from services.monitor.probes.thermal import ThermalProbe
-from services.monitor.sample import DeviceSample
+from services.monitor.probes.termux import TermuxBattery
+from services.monitor.probes.thermal import ThermalProbe, normalise
+from services.monitor.sample import DeviceSample, GpuUse, ThermalZone, ZoneRole
 
 
 class Device:
@@ -25,6 +27,7 @@ class Device:
         processor_names: Sequence[str],
         fallback_names: Sequence[str],
         run_directory: Path | None,
+        termux: TermuxBattery | None,
         clock: Callable[[], float],
     ) -> None:
         self._thermal = ThermalProbe(files, processor_names, fallback_names)
@@ -32,15 +35,24 @@ class Device:
         self._utilisation = UtilisationProbe()
         self._memory = MemoryProbe(files)
         self._battery = BatteryProbe(files)
+        self._termux = termux
+        self._nvidia = NvidiaProbe(clock, files.warn)
         self._stall = StallProbe(files)
         self._processes = ProcessProbe(run_directory, clock)
 
     def sample(self) -> DeviceSample:
         """Reads everything once; blocks for as long as the drivers take."""
         memory = self._memory.read()
-        battery = self._battery.read()
+        gpus = self._nvidia.read()
+        battery = self._read_battery()
+        zones = [*self._thermal.read(), *_gpu_zones(gpus)]
+        if battery.sensor and battery.temperature_celsius is not None:
+            zones.append(
+                self._thermal.zone(battery.sensor, battery.sensor, battery.temperature_celsius)
+            )
         return DeviceSample(
-            thermal_zones=self._thermal.read(),
+            thermal_zones=zones,
+            gpus=gpus,
             cpu_frequency_hz=self._frequency.current_hz(),
             cpu_max_frequency_hz=self._frequency.max_hz(),
             cpu_utilisation=self._utilisation.read(),
@@ -56,3 +68,24 @@ class Device:
             io_stall=self._stall.read("io"),
             processes=self._processes.read(),
         )
+
+    def _read_battery(self) -> BatteryReading:
+        battery = self._battery.read()
+        if self._termux is None or battery.charge is not None:
+            return battery
+        # That sysfs shows no battery means nothing where Android hides it.
+        return self._termux.take() or BatteryReading()
+
+
+def _gpu_zones(gpus: Sequence[GpuUse]) -> list[ThermalZone]:
+    return [
+        ThermalZone(
+            sensor=f"nvidia/{gpu.index}",
+            name=normalise(f"gpu{gpu.index} {gpu.name}"),
+            temperature_celsius=gpu.temperature_celsius,
+            trip_celsius=None,
+            role=ZoneRole.BESIDE,
+        )
+        for gpu in gpus
+        if gpu.temperature_celsius is not None
+    ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from services.monitor.pressure import Reading, Thresholds
+from services.monitor.probes.termux import SENSOR as TERMUX_SENSOR
 from services.monitor.sample import BatteryState, DeviceSample, ReportedReadings, ThermalZone
 
 _MAINS, _MEMORY, _STALL, _BATTERY = "mains", "memory_used", "memory_stall", "battery"
-OWN_SENSORS = frozenset({_MAINS, _MEMORY, _STALL, _BATTERY})
+OWN_SENSORS = frozenset({_MAINS, _MEMORY, _STALL, _BATTERY, TERMUX_SENSOR})
 """Names of what the device itself tells, beside its temperatures."""
 _FULL = 1.0
 _RESTING = {

@@ -59,6 +59,8 @@ class ProcessUse:
 class GpuUse:
     """One graphics processor."""
 
+    index: int
+    """The driver's number."""
     name: str
     temperature_celsius: float | None = None
     utilisation: float | None = None

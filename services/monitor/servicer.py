@@ -23,7 +23,7 @@ from services.monitor.last_values import LastValues
 from services.monitor.pressure_board import PressureBoard
 from services.monitor.readings import OWN_SENSORS
 from services.monitor.reports import Reports
-from services.monitor.sample import BatteryState, DeviceSample, ReportedReadings
+from services.monitor.sample import BatteryState, DeviceSample, GpuUse, ReportedReadings
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 _REPEAT_S = 1.0
@@ -121,7 +121,7 @@ class MonitorServicer(rpc.MonitorServiceServicer):
                 )
                 for zone in sample.thermal_zones
             ],
-            gpus=[pb.Gpu(**asdict(gpu)) for gpu in sample.gpus],
+            gpus=[_gpu(gpu) for gpu in sample.gpus],
             reporting_sources=sorted(
                 source for source, readings in self._reports.at(now_s).items() if readings
             ),
@@ -144,6 +144,17 @@ def _reported(report: pb.DeviceReport) -> ReportedReadings:
         temperatures={
             temperature.name: temperature.temperature_celsius for temperature in report.temperatures
         },
+    )
+
+
+def _gpu(gpu: GpuUse) -> pb.Gpu:
+    return pb.Gpu(
+        name=gpu.name,
+        temperature_celsius=gpu.temperature_celsius,
+        utilisation=gpu.utilisation,
+        memory_total_bytes=gpu.memory_total_bytes,
+        memory_used_bytes=gpu.memory_used_bytes,
+        power_w=gpu.power_w,
     )
 
 

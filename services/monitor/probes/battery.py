@@ -29,6 +29,8 @@ class BatteryReading:
     charge: float | None = None
     state: BatteryState | None = None
     power_w: float | None = None
+    temperature_celsius: float | None = None
+    """Of the battery itself, where it tells together with the charge."""
     sensor: str | None = None
     """What told of it; None when nothing did."""
 

@@ -37,6 +37,10 @@ class ThermalProbe:
         """Returns the sensors that gave a plausible temperature."""
         return [*self._read_zones(), *self._read_monitors()]
 
+    def zone(self, sensor: str, name: str, celsius: float) -> ThermalZone:
+        """A temperature that another probe has read, counted by its name like any other."""
+        return self._zone(sensor, normalise(name), celsius, None)
+
     def _read_zones(self) -> Iterator[ThermalZone]:
         for entry in self._files.names(_ZONES, "thermal_zone*") or []:
             directory = f"{_ZONES}/{entry}"
