@@ -76,6 +76,7 @@ def service_environments(wiring: Wiring) -> dict[str, dict[str, str]]:
         "scheduler": {
             "EDGELORA_SCHEDULER_ADDRESS": to["scheduler"],
             "EDGELORA_SCHEDULER_STORE_ADDRESS": to["adapter_store"],
+            "EDGELORA_SCHEDULER_MONITOR_ADDRESS": to["monitor"],
             "EDGELORA_SCHEDULER_WORKERS": f"{WORKER}={to['inference']}",
             "EDGELORA_SCHEDULER_SEAL_KEY_FILE": str(wiring.seal_key_file),
         },

@@ -14,6 +14,11 @@ from services.chassis.settings import ConfigError
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.dispatcher import Dispatcher
 from services.scheduler.leases import LeaseTable
+from services.scheduler.pressure.admission import PressureAdmission
+from services.scheduler.pressure.current import CurrentPressure
+from services.scheduler.pressure.restrictions import Restrictions
+from services.scheduler.pressure.run_limits import WorkerLimits
+from services.scheduler.pressure.watch import MonitorWatch
 from services.scheduler.request_queue import RequestQueue
 from services.scheduler.roster import Roster
 from services.scheduler.schedule import Schedule
@@ -38,15 +43,36 @@ async def main(environ: Mapping[str, str]) -> None:
         no_worker_limit_s=config.no_worker_limit_s,
     )
     dispatcher = Dispatcher(schedule, boot_clock_s)
+    limits = {worker.name: WorkerLimits(worker, sealer, boot_clock_s) for worker in roster.all()}
+
+    def obey(restrictions: Restrictions) -> None:
+        dispatcher.limit_places(restrictions.places)
+        for worker_limits in limits.values():
+            worker_limits.set_shares(restrictions.run_shares)
+
+    def note_ready(worker: str, is_ready: bool) -> None:
+        dispatcher.set_ready(worker, is_ready)
+        limits[worker].note_ready(is_ready)
+
+    pressure = CurrentPressure(config.pressure, boot_clock_s, obey)
+    watch = MonitorWatch(
+        config.monitor_address, pressure.show, boot_clock_s, silence_s=config.pressure.silence_s
+    )
     host = ServiceHost([config.address])
     async with open_channel(config.store_address) as channel:
         store = AdapterStore(channel, timeout_s=config.store_timeout_s)
-        servicer = SchedulerServicer(dispatcher, schedule, store, sealer, boot_clock_s)
+        admission = PressureAdmission(
+            pressure, store, boot_clock_s, retry_after_s=config.pressure.retry_after_s
+        )
+        servicer = SchedulerServicer(
+            dispatcher, schedule, pressure, admission, sealer, boot_clock_s
+        )
         host.add(add_SchedulerServiceServicer_to_server, servicer, "edgelora.v1.SchedulerService")
         async with host.serving(), asyncio.TaskGroup() as group:
-            tasks = [group.create_task(dispatcher.run())]
+            tasks = [group.create_task(dispatcher.run()), group.create_task(watch.run())]
+            tasks += [group.create_task(each.run()) for each in limits.values()]
             for worker in roster.all():
-                health = WorkerHealth(worker, dispatcher.set_ready, heartbeat_s=config.heartbeat_s)
+                health = WorkerHealth(worker, note_ready, heartbeat_s=config.heartbeat_s)
                 tasks.append(group.create_task(health.run()))
             await host.set_ready(True)
             await host.wait_for_stop()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.chassis.settings import ConfigError, Settings
+from services.scheduler.pressure.settings import PressureSettings
 from services.scheduler.request import Priority
 from services.scheduler.request_queue import QueueLimits
 
@@ -22,6 +23,8 @@ class SchedulerConfig:
     """ADDRESS: where it listens, `unix:/path` or `host:port`."""
     store_address: str
     """STORE_ADDRESS: the adapter store."""
+    monitor_address: str
+    """MONITOR_ADDRESS: the monitor."""
     workers: Mapping[str, str]
     """WORKERS: `name=address,...`, the inference workers."""
     seal_key: bytes = field(repr=False)
@@ -43,6 +46,8 @@ class SchedulerConfig:
     """STORE_TIMEOUT: longest wait for the adapter store, default 2s."""
     heartbeat_s: float
     """HEARTBEAT: how often a worker must show that it does not hang, default 1s."""
+    pressure: PressureSettings
+    """What the device's state takes away."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> SchedulerConfig:
@@ -55,6 +60,7 @@ class SchedulerConfig:
         config = cls(
             address=settings.text("ADDRESS"),
             store_address=settings.text("STORE_ADDRESS"),
+            monitor_address=settings.text("MONITOR_ADDRESS"),
             workers=_workers(settings.text("WORKERS")),
             seal_key=settings.secret_file("SEAL_KEY_FILE"),
             max_running_per_worker=settings.integer(
@@ -80,6 +86,7 @@ class SchedulerConfig:
             no_worker_limit_s=settings.duration_s("NO_WORKER_LIMIT", 5.0),
             store_timeout_s=settings.duration_s("STORE_TIMEOUT", 2.0),
             heartbeat_s=settings.duration_s("HEARTBEAT", 1.0),
+            pressure=PressureSettings.read(settings),
         )
         settings.finish()
         return config

@@ -20,9 +20,12 @@ from services.chassis.sealing import Sealer
 from services.scheduler.dispatcher import Dispatcher
 from services.scheduler.leases import Lease
 from services.scheduler.pace import Answer
+from services.scheduler.pressure.admission import Admitted, PressureAdmission
+from services.scheduler.pressure.current import CurrentPressure
+from services.scheduler.pressure.ladder import Serving
+from services.scheduler.pressure.messages import restriction_message
 from services.scheduler.request import Priority, Request
 from services.scheduler.schedule import Schedule
-from services.scheduler.store import AdapterStore, Resolution
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -34,38 +37,44 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         self,
         dispatcher: Dispatcher,
         schedule: Schedule,
-        store: AdapterStore,
+        pressure: CurrentPressure,
+        admission: PressureAdmission,
         sealer: Sealer,
         clock: Callable[[], float],
     ) -> None:
         self._dispatcher = dispatcher
         self._schedule = schedule
-        self._store = store
+        self._pressure = pressure
+        self._admission = admission
         self._sealer = sealer
         self._clock = clock
 
     async def Acquire(
         self, request: pb.AcquireRequest, context: _Context
     ) -> AsyncIterator[pb.AcquireResponse]:
-        """Queued at once, then Granted when the request's turn has come."""
+        """Queued at once, then Granted when the request's turn has come.
+
+        Queued comes again before Granted when the device got worse in between.
+        """
         claim = self._open_claim(request.claim)
         priority = _priority(request.priority)
         _require_positive(request, "estimated_tokens")
         _require_positive(request, "max_output_tokens")
         asked_at_s = self._clock()
-        # An overloaded node answers at once, without asking the store.
+        # An overloaded node, or one without memory, answers at once, without asking the store.
+        self._admission.require_class(priority)
         self._schedule.require_room(priority, claim.tenant_id, asked_at_s)
-        resolution = await self._store.resolve(request.claim, request.adapters, request.user)
+        admitted = await self._admission.admit(request, request.adapters)
         waiting = Request(
             ticket_id=uuid4().hex,
             tenant_id=claim.tenant_id,
             request_id=claim.request_id,
             priority=priority,
-            estimated_tokens=request.estimated_tokens,
-            max_output_tokens=request.max_output_tokens,
+            estimated_tokens=_estimated_tokens(request, admitted.serving),
+            max_output_tokens=admitted.serving.max_output_tokens,
             asked_at_s=asked_at_s,
             allowed_s=_seconds(request.remaining) if request.HasField("remaining") else None,
-            num_resident=resolution.num_resident,
+            num_resident=admitted.num_resident,
         )
         queued_at_s = self._clock()
         position = self._dispatcher.submit(waiting)
@@ -74,15 +83,19 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         context.add_done_callback(
             lambda _: self._dispatcher.leave(waiting, was_delivered=False)  # type: ignore[arg-type]
         )
-        yield pb.AcquireResponse(queued=pb.Queued(position=position, adapters=resolution.adapters))
+        yield _queued(position, admitted)
         lease = await self._dispatcher.wait(waiting)
+        promised = admitted
+        admitted = await self._admission.admit_again(request, request.adapters, priority, promised)
+        if admitted is not promised:
+            yield _queued(0, admitted)
         structlog.contextvars.bind_contextvars(
             ticket_id=waiting.ticket_id,
             worker=lease.worker,
-            adapters=[adapter.digest for adapter in resolution.adapters],
+            adapters=[adapter.digest for adapter in admitted.serving.adapters],
             queue_ms=round((self._clock() - queued_at_s) * 1000, 1),
         )
-        yield self._granted(lease, resolution, request.max_output_tokens)
+        yield self._granted(lease, admitted.serving)
         self._dispatcher.leave(waiting, was_delivered=True)
 
     async def Renew(self, request: pb.RenewRequest, context: _Context) -> pb.RenewResponse:
@@ -115,7 +128,8 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
     async def GetQueues(
         self, request: pb.GetQueuesRequest, context: _Context
     ) -> pb.GetQueuesResponse:
-        """Counts what waits and what runs."""
+        """Counts what waits and what runs, and tells what the device's state takes away."""
+        now_s = self._clock()
         queue, leases = self._schedule.queue, self._schedule.leases
         return pb.GetQueuesResponse(
             queues=[
@@ -136,6 +150,10 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
                 )
                 for worker in self._schedule.roster.all()
             ],
+            restrictions=[
+                restriction_message(restriction, now_s)
+                for restriction in self._pressure.restrictions.active
+            ],
         )
 
     def _open_claim(self, sealed: Sealed) -> TenantClaim:
@@ -145,18 +163,16 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         )
         return claim
 
-    def _granted(
-        self, lease: Lease, resolution: Resolution, max_output_tokens: int
-    ) -> pb.AcquireResponse:
+    def _granted(self, lease: Lease, serving: Serving) -> pb.AcquireResponse:
         granted = lease.request
         ticket = Ticket(
             ticket_id=granted.ticket_id,
             tenant_id=granted.tenant_id,
             request_id=granted.request_id,
             worker=lease.worker,
-            adapters=resolution.adapters,
+            adapters=serving.adapters,
             priority=PriorityClass.Name(granted.priority),
-            max_output_tokens=max_output_tokens,
+            max_output_tokens=serving.max_output_tokens,
             expires_at_boot_s=lease.expires_at_s,
         )
         return pb.AcquireResponse(
@@ -172,6 +188,21 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         duration = Duration()
         duration.FromMilliseconds(round(self._schedule.leases.lease_s * 1000))
         return duration
+
+
+def _queued(position: int, admitted: Admitted) -> pb.AcquireResponse:
+    return pb.AcquireResponse(
+        queued=pb.Queued(
+            position=position,
+            adapters=admitted.serving.adapters,
+            degradations=admitted.degradations,
+        )
+    )
+
+
+def _estimated_tokens(request: pb.AcquireRequest, serving: Serving) -> int:
+    saved_tokens = request.max_output_tokens - serving.max_output_tokens
+    return max(1, request.estimated_tokens - saved_tokens)
 
 
 def _seconds(duration: Duration) -> float:

@@ -20,6 +20,7 @@ from services.chassis.server import ServiceHost
 from services.gateway.config import GatewayConfig
 from services.gateway.gateway import serving
 from tests.support.service_process import ServiceProcess
+from tests.support.standin_monitor import WITHOUT_MONITOR
 from tests.support.standin_registry import StandinRegistry
 from tests.support.standin_store import host_store
 from tests.support.standin_worker import StandinWorker, host_worker
@@ -79,6 +80,8 @@ class GatewayBench:
         environ = {
             "ADDRESS": self.address("scheduler"),
             "STORE_ADDRESS": self.address("store"),
+            "MONITOR_ADDRESS": self.address("monitor"),
+            **WITHOUT_MONITOR,
             "WORKERS": f"w0={self.address('inference')}",
             "SEAL_KEY_FILE": str(self._key_file),
             "HEARTBEAT": "200ms",

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from edgelora.errors import AdapterNotFoundError
+import structlog
+
+from edgelora.errors import AdapterNotFoundError, ResourcePressureError
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.degradation_pb2 import Degradation
 from edgelora.v1.scheduler_service_pb2 import AcquireRequest
 from services.scheduler.pressure.current import CurrentPressure
 from services.scheduler.pressure.ladder import Serving, descend, is_off
-from services.scheduler.pressure.messages import class_refusal, degradation_message, step_refusal
+from services.scheduler.pressure.messages import (
+    class_refusal,
+    degradation_message,
+    log_entry,
+    step_refusal,
+)
 from services.scheduler.pressure.restrictions import Restrictions
 from services.scheduler.request import Priority
 from services.scheduler.store import AdapterStore, Resolution
@@ -47,7 +54,9 @@ class PressureAdmission:
         """Raises ResourcePressureError when no new request of the class is taken."""
         restriction = self._pressure.restrictions.refusal_of(priority)
         if restriction is not None:
-            raise class_refusal(restriction, retry_after_s=self._retry_after_s, now_s=self._clock())
+            raise _logged(
+                class_refusal(restriction, retry_after_s=self._retry_after_s, now_s=self._clock())
+            )
 
     async def admit(
         self, request: AcquireRequest, selections: Sequence[AdapterSelection]
@@ -68,14 +77,20 @@ class PressureAdmission:
         )
         now_s = self._clock()
         if serving.steps and request.degradation.is_refused:
-            raise step_refusal(serving.steps[0], retry_after_s=self._retry_after_s, now_s=now_s)
+            raise _logged(
+                step_refusal(serving.steps[0], retry_after_s=self._retry_after_s, now_s=now_s)
+            )
         others = any(not is_off(adapter, restrictions) for adapter in resolution.adapters)
+        degradations = [
+            degradation_message(step, are_others_served=others, now_s=now_s)
+            for step in serving.steps
+        ]
+        structlog.contextvars.bind_contextvars(
+            degradations=[log_entry(degradation) for degradation in degradations]
+        )
         return Admitted(
             serving=serving,
-            degradations=[
-                degradation_message(step, are_others_served=others, now_s=now_s)
-                for step in serving.steps
-            ],
+            degradations=degradations,
             num_resident=(resolution if others else fallback).num_resident,
         )
 
@@ -119,3 +134,8 @@ class PressureAdmission:
         return await self._store.resolve(
             request.claim, selections, request.user, max_rank=ceiling[0] if ceiling else 0
         )
+
+
+def _logged(error: ResourcePressureError) -> ResourcePressureError:
+    structlog.contextvars.bind_contextvars(refusal=error.metadata)
+    return error

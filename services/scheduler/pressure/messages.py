@@ -42,6 +42,17 @@ def degradation_message(step: Step, *, are_others_served: bool, now_s: float) ->
     )
 
 
+def log_entry(degradation: Degradation) -> dict[str, str | float | None]:
+    """What the log tells of a step: digests, never a tenant's names."""
+    return {
+        "step": DegradationStep.Name(degradation.step).removeprefix("DEGRADATION_STEP_").lower(),
+        "rule": degradation.rule,
+        "reading": degradation.reading if degradation.HasField("reading") else None,
+        "held_s": degradation.held.ToMilliseconds() / 1000,
+        "adapter": degradation.adapter_digest or None,
+    }
+
+
 def class_refusal(
     restriction: Restriction, *, retry_after_s: float, now_s: float
 ) -> ResourcePressureError:

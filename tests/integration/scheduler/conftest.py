@@ -20,6 +20,7 @@ from tests.integration.adapter_store.store_process import SEAL_KEY, StoreClient,
 from tests.support.adapter_files import good_adapter
 from tests.support.health_only_worker import make_worker
 from tests.support.service_process import ServiceProcess
+from tests.support.standin_monitor import WITHOUT_MONITOR
 
 _DEFAULTS = {"MAX_RUNNING_PER_WORKER": "2", "HEARTBEAT": "200ms"}
 
@@ -77,6 +78,8 @@ class SchedulerBench:
         environ = {
             "ADDRESS": self.address("scheduler"),
             "STORE_ADDRESS": self._store_address,
+            "MONITOR_ADDRESS": self.address("monitor"),
+            **WITHOUT_MONITOR,
             "WORKERS": ",".join(f"{name}={self.address(name)}" for name in workers),
             "SEAL_KEY_FILE": str(key_file),
             **_DEFAULTS,

@@ -16,6 +16,7 @@ def environ(tmp_path):
     return {
         "EDGELORA_SCHEDULER_ADDRESS": "unix:/run/s.sock",
         "EDGELORA_SCHEDULER_STORE_ADDRESS": "unix:/run/a.sock",
+        "EDGELORA_SCHEDULER_MONITOR_ADDRESS": "unix:/run/m.sock",
         "EDGELORA_SCHEDULER_WORKERS": "cpu0=unix:/run/i0.sock, cpu1=localhost:7000",
         "EDGELORA_SCHEDULER_SEAL_KEY_FILE": str(key),
     }
