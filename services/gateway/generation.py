@@ -43,6 +43,7 @@ class GenerationStream:
         run = self._run
         structlog.contextvars.bind_contextvars(
             adapters=run.adapter_digests,
+            degradations=run.degradations,
             queue_ms=_ms(run.queue_s),
             ttft_ms=_ms(run.time_to_first_token_s),
             num_prompt_tokens=run.num_prompt_tokens,

@@ -17,13 +17,14 @@ from edgelora.errors import (
 )
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterSelection
+from edgelora.v1.degradation_pb2 import DegradationPreference, DegradationStep
 from edgelora.v1.generation_pb2 import GenerationInput, GenerationOptions, Usage
 from edgelora.v1.inference_service_pb2 import (
     Finished,
     InferenceServiceGenerateRequest,
     InferenceServiceGenerateResponse,
 )
-from edgelora.v1.scheduler_service_pb2 import AcquireRequest, Granted, ReleaseRequest
+from edgelora.v1.scheduler_service_pb2 import AcquireRequest, Granted, Queued, ReleaseRequest
 from services.chassis.channel import call_metadata, translate_errors
 from services.gateway.authentication import Caller
 from services.gateway.queue_turn import QueueTurn
@@ -49,6 +50,8 @@ class GenerationRequest:
     """Who of the tenant's people asks, may be empty. For the store's forecasts; never logged."""
     routing_text: str
     """What the router chooses by; empty where the request chose itself. Never logged."""
+    degradation: DegradationPreference
+    """What to do while the device is under pressure."""
 
 
 class GenerationRun:
@@ -77,6 +80,8 @@ class GenerationRun:
         self._turn: QueueTurn | None = None
         self._worker_call: Any = None
         self.adapter_digests: list[str] = []
+        self.degradations: list[str] = []
+        """Steps and their rules, for the log."""
         self.num_prompt_tokens = 0
         self.num_output_tokens = 0
 
@@ -93,20 +98,16 @@ class GenerationRun:
     async def run(self) -> None:
         """Emits accepted, deltas, usage and done, in this order; done only for a whole answer.
 
+        Accepted comes twice when the device got worse while the request waited.
+
         Raises WorkerLostError when the worker goes away, and what scheduler and worker raise.
         """
         scheduler = await self._upstream.scheduler()
         self._turn = QueueTurn(scheduler, self._acquire_request(), self._remaining_s())
-        queued = await self._turn.queued()
-        self.adapter_digests = [adapter.digest for adapter in queued.adapters]
-        accepted = pb.Accepted(
-            request_id=self._caller.request_id,
-            queue_position=queued.position,
-            adapters=queued.adapters,
-            routing=queued.routing if queued.HasField("routing") else None,
-        )
-        await self._emit(pb.GenerationEvent(accepted=accepted))
+        await self._accept(await self._turn.queued())
         granted = await self._turn.granted()
+        if self._turn.changed is not None:
+            await self._accept(self._turn.changed)
         self._ticket_s = self._clock()
         self._require_active(self._caller)
         finished = await self._stream(granted)
@@ -125,6 +126,21 @@ class GenerationRun:
         """Leaves the queue or settles the lease."""
         if self._turn is not None:
             await self._turn.end(self._caller.request_id, self._served())
+
+    async def _accept(self, queued: Queued) -> None:
+        self.adapter_digests = [adapter.digest for adapter in queued.adapters]
+        self.degradations = [
+            f"{_step_name(degradation.step)} {degradation.rule}"
+            for degradation in queued.degradations
+        ]
+        accepted = pb.Accepted(
+            request_id=self._caller.request_id,
+            queue_position=queued.position,
+            adapters=queued.adapters,
+            degradations=queued.degradations,
+            routing=queued.routing if queued.HasField("routing") else None,
+        )
+        await self._emit(pb.GenerationEvent(accepted=accepted))
 
     async def _stream(self, granted: Granted) -> Finished:
         recheck_s = self._clock() + _RECHECK_S
@@ -176,6 +192,7 @@ class GenerationRun:
             max_output_tokens=self._request.max_output_tokens,
             user=self._request.user,
             routing_text=self._request.routing_text,
+            degradation=self._request.degradation,
             remaining=_duration(self._remaining_s()),
         )
 
@@ -202,6 +219,10 @@ class GenerationRun:
 
     def _remaining_s(self) -> float:
         return max(0.0, self._deadline_s - self._clock())
+
+
+def _step_name(step: int) -> str:
+    return DegradationStep.Name(step).removeprefix("DEGRADATION_STEP_").lower()
 
 
 def _worker_lost() -> EdgeLoraError:

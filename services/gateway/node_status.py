@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from edgelora.errors import EdgeLoraError
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import TierStatistics
 from edgelora.v1.adapter_store_service_pb2 import GetTiersRequest
 from edgelora.v1.monitor_service_pb2 import GetSnapshotRequest, GetSnapshotResponse
-from edgelora.v1.scheduler_service_pb2 import GetQueuesRequest, QueueStatus
+from edgelora.v1.scheduler_service_pb2 import GetQueuesRequest, GetQueuesResponse
 from services.chassis.channel import call_metadata
 from services.gateway.quota import Quota
 from services.gateway.readiness import Readiness
@@ -51,7 +50,8 @@ class NodeStatus:
             ],
             device=monitored.snapshot if monitored else None,
             pressure=monitored.pressure if monitored else None,
-            queues=queues,
+            queues=queues.queues if queues else (),
+            restrictions=queues.restrictions if queues else (),
             tiers=tiers,
             usage=pb.TenantUsage(
                 tenant_id=tenant.tenant_id,
@@ -77,19 +77,18 @@ class NodeStatus:
             return None
         return response
 
-    async def _queues(self) -> Sequence[QueueStatus]:
+    async def _queues(self) -> GetQueuesResponse | None:
         if not self._readiness.services["scheduler"]:
-            return ()
+            return None
         try:
             scheduler = await self._upstream.scheduler()
             with errors_of("scheduler"):
-                response = await scheduler.GetQueues(
+                response: GetQueuesResponse = await scheduler.GetQueues(
                     GetQueuesRequest(), timeout=_ANSWER_S, metadata=call_metadata()
                 )
         except EdgeLoraError:
-            return ()
-        queues: Sequence[QueueStatus] = response.queues
-        return queues
+            return None
+        return response
 
     async def _tiers(self) -> TierStatistics | None:
         if not self._readiness.services["adapter_store"]:

@@ -32,6 +32,8 @@ class QueueTurn:
         self._call = stub.Acquire(request, timeout=timeout_s, metadata=call_metadata())
         self._reader = asyncio.create_task(self._read())
         self._renewal: asyncio.Task[None] | None = None
+        self.changed: pb.Queued | None = None
+        """What is served since the device got worse in the wait; None: what `queued` said."""
 
     async def queued(self) -> pb.Queued:
         """Returns the place in the queue. Raises what the scheduler raised."""
@@ -66,7 +68,9 @@ class QueueTurn:
                     if response.WhichOneof("event") == "granted":
                         self._granted.set_result(response.granted)
                         return
-                    if not self._queued.done():
+                    if self._queued.done():
+                        self.changed = response.queued
+                    else:
                         self._queued.set_result(response.queued)
             error = InternalError("the scheduler ended the wait without a ticket")
         except EdgeLoraError as failure:

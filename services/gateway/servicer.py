@@ -205,6 +205,7 @@ class GatewayServicer(rpc.GatewayServiceServicer):
             reserved_tokens=min(most + max_tokens, context_tokens),
             user=request.user,
             routing_text=_routing_text(request, texts[-1]),
+            degradation=request.degradation,
         )
 
     async def _run(

@@ -13,6 +13,7 @@ from edgelora.adapter_names import AUTO
 from edgelora.errors import AdapterRejectedError, InvalidRequestError
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterSelection
+from edgelora.v1.degradation_pb2 import DegradationPreference
 from edgelora.v1.generation_pb2 import PriorityClass
 from services.chassis.generation_limits import check_conversation, check_options, check_prompt
 
@@ -24,6 +25,8 @@ CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 PROBE_FILE = "probe.jsonl"
 MAX_PROBE_BYTES = 2**16
+CARD_FILE = "card.json"
+MAX_CARD_BYTES = 2**16
 MAX_PAGE_SIZE = 1000
 MAX_PAGE_TOKEN_CHARS = 256
 MAX_USER_CHARS = 64
@@ -100,18 +103,19 @@ def check_upload_header(header: pb.AdapterUploadHeader, max_weights_bytes: int) 
     Raises AdapterRejectedError where the adapter itself is incomplete or too large.
     """
     _check_naming(header, "header.")
+    if header.version_of_digest:
+        check_digest(header.version_of_digest, "header.version_of_digest")
     limits = {
         CONFIG_FILE: MAX_CONFIG_BYTES,
         WEIGHTS_FILE: max_weights_bytes,
         PROBE_FILE: MAX_PROBE_BYTES,
+        CARD_FILE: MAX_CARD_BYTES,
     }
     names = [file.name for file in header.files]
     for index, file in enumerate(header.files):
         field = f"header.files[{index}]"
         if file.name not in limits:
-            raise _rejected(
-                f"{field}.name", f"must be {CONFIG_FILE}, {WEIGHTS_FILE} or {PROBE_FILE}"
-            )
+            raise _rejected(f"{field}.name", f"must be one of {', '.join(limits)}")
         if names.index(file.name) != index:
             raise _rejected(f"{field}.name", "names a file that is announced twice")
         if not 1 <= file.size_bytes <= limits[file.name]:
@@ -138,6 +142,7 @@ def _check_naming(request: pb.AdapterUploadHeader | pb.InstallAdapterRequest, pa
 
 def _check_common(request: pb.GenerateRequest | pb.ChatRequest) -> None:
     _check_adapters(request.adapters)
+    _check_degradation(request.degradation)
     check_options(request.options)
     if request.priority not in PriorityClass.values():
         raise _invalid("priority", "must be interactive, background or batch")
@@ -169,6 +174,17 @@ def _check_auto(selection: AdapterSelection, field: str, num_adapters: int) -> N
         raise _invalid(f"{field}.adapter", f"is {AUTO}, which stands alone: name no other adapter")
     if selection.HasField("strength"):
         raise _invalid(f"{field}.strength", f"goes with no {AUTO}: the router chooses the strength")
+
+
+def _check_degradation(preference: DegradationPreference) -> None:
+    if not preference.fallback_adapter:
+        return
+    field = "degradation.fallback_adapter"
+    check_adapter_name(preference.fallback_adapter, field)
+    if preference.fallback_adapter == AUTO:
+        raise _invalid(field, f"must not be {AUTO}: name an adapter")
+    if preference.is_refused:
+        raise _invalid(field, "goes with no is_refused: nothing is served in the place of another")
 
 
 def _invalid(field: str, rule: str) -> InvalidRequestError:
