@@ -15,10 +15,12 @@ import click
 from edgelora.adapter_names import AUTO
 from edgelora.cli.adapter_lookup import find_adapter
 from edgelora.cli.chat_session import ChatSession, parse_adapters
+from edgelora.cli.degradation_view import DegradationNotes
 from edgelora.cli.errors import CliError, message_of
 from edgelora.cli.output import counted, print_json, printable, progress_console
 from edgelora.cli.places import Connection, connection, connection_options, json_option
 from edgelora.client import EdgeLoraClient
+from edgelora.degradation import DegradationPreference
 from edgelora.generation import Accepted, Delta, Done, GenerationOptions, Usage
 from edgelora.routed import Routing
 
@@ -55,6 +57,17 @@ _HELP = (
     default="",
     help="Who of the tenant's people asks: helps to forecast which adapter comes next.",
 )
+@click.option(
+    "--no-degraded",
+    is_flag=True,
+    help="While the device is under pressure: an error rather than less than asked.",
+)
+@click.option(
+    "--fallback",
+    metavar="NAME",
+    default="",
+    help="Alias or digest that answers for an adapter that is off; else the base model does.",
+)
 @connection_options
 @json_option
 def chat(
@@ -66,6 +79,8 @@ def chat(
     top_p: float | None,
     seed: int | None,
     user: str,
+    no_degraded: bool,
+    fallback: str,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -80,6 +95,8 @@ def chat(
       edgelora chat --tenant office -a auto -m "Invite Ann to lunch."
       echo "Invite Ann to lunch." | edgelora chat --tenant office --json
     """
+    if no_degraded and fallback:
+        raise click.UsageError("--fallback goes with no --no-degraded: nothing stands in then")
     session = ChatSession(
         adapters=parse_adapters(adapters),
         options=GenerationOptions(
@@ -87,6 +104,7 @@ def chat(
         ),
         system=system,
         user=user,
+        degradation=DegradationPreference(is_refused=no_degraded, fallback_adapter=fallback),
     )
     target = connection(**where)
     if message is None and not sys.stdin.isatty():
@@ -119,7 +137,9 @@ def _talk(target: Connection, session: ChatSession) -> None:
     with asyncio.Runner() as runner:
         client = EdgeLoraClient(target.address, target.api_key)
         try:
-            runner.run(_check_adapters(client, session.adapters))
+            fallback = session.degradation.fallback_adapter
+            named = [*session.adapters, *([fallback] if fallback else [])]
+            runner.run(_check_adapters(client, named))
             while True:
                 try:
                     line = input(_PROMPT).strip()
@@ -184,6 +204,7 @@ async def _answer(
     """Streams one answer, shows it as it comes, and returns everything about it."""
     document: dict[str, Any] = {"text": ""}
     text = ""
+    notes = DegradationNotes()
     try:
         async with aclosing(
             client.chat(
@@ -191,6 +212,7 @@ async def _answer(
                 adapters=session.selection,
                 options=session.options,
                 user=session.user,
+                degradation=session.degradation,
             )
         ) as events:
             async for event in events:
@@ -198,6 +220,9 @@ async def _answer(
                     case Accepted():
                         document["request_id"] = event.request_id
                         document["adapters"] = [asdict(used) for used in event.adapters]
+                        document["degradations"] = [asdict(step) for step in event.degradations]
+                        if is_shown:
+                            notes.note(event.degradations)
                         if event.routing is not None:
                             if is_shown and "routing" not in document:
                                 note = routing_note(event.routing)
@@ -244,6 +269,10 @@ def _note_cut(document: dict[str, Any], options: GenerationOptions) -> None:
     if document.get("finish_reason") != "length":
         return
     num_tokens = document["usage"]["num_output_tokens"]
-    is_limit = num_tokens == options.max_tokens
-    why = "give more with --max-tokens" if is_limit else "the model's context is full"
+    if num_tokens in {step["max_output_tokens"] for step in document["degradations"]}:
+        why = "the device's state allows no more"
+    elif num_tokens == options.max_tokens:
+        why = "give more with --max-tokens"
+    else:
+        why = "the model's context is full"
     progress_console().print(f"(cut at {counted(num_tokens, 'token')}: {why})", style="dim")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from edgelora.adapter_names import AUTO
 from edgelora.cli.errors import CliError
+from edgelora.degradation import DegradationPreference
 from edgelora.generation import Adapters, GenerationOptions
 
 MAX_STRENGTH = 2.0
@@ -23,6 +24,8 @@ class ChatSession:
     system: str | None
     user: str
     """Who of the tenant's people asks; may be empty."""
+    degradation: DegradationPreference = DegradationPreference()
+    """What to do while the device is under pressure."""
     _turns: list[tuple[str, str]] = field(default_factory=list)
 
     @property

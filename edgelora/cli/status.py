@@ -9,7 +9,7 @@ import click
 from edgelora.cli.device_view import pressure_lines
 from edgelora.cli.messages import status_document
 from edgelora.cli.node_call import call_node
-from edgelora.cli.output import counted, output_console, print_json
+from edgelora.cli.output import counted, output_console, print_json, printable
 from edgelora.cli.places import connection_options, json_option
 from edgelora.cli.tier_view import tier_lines
 from edgelora.v1.gateway_service_pb2 import GetStatusResponse
@@ -56,6 +56,8 @@ def _print(response: GetStatusResponse) -> None:
     if response.HasField("pressure"):
         for line in pressure_lines(response.pressure):
             console.print(line)
+    for restriction in response.restrictions:
+        console.print(f"limited   {printable(restriction.explanation)}")
     usage = response.usage
     console.print(
         f"usage     {usage.tenant_id}: {counted(usage.num_requests, 'request')}, "
