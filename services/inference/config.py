@@ -55,6 +55,12 @@ class InferenceConfig:
     """MAX_NUM_SEQS: sequences in one step, default 16."""
     max_num_batched_tokens: int
     """MAX_NUM_BATCHED_TOKENS: tokens in one step, decode and prefill together, default 512."""
+    lower_prefill_tokens: int
+    """LOWER_PREFILL_TOKENS: most prompt tokens of background and batch requests in one step,
+    default 64."""
+    aging_s: float
+    """AGING: how long a background or batch request goes unserved before it has a turn among the
+    interactive ones, default 15s."""
     kv_cache_bytes: int
     """KV_CACHE_SIZE: size of the KV cache, default 512MiB."""
     kv_cache_dtype: str
@@ -108,6 +114,8 @@ class InferenceConfig:
             max_num_batched_tokens=settings.integer(
                 "MAX_NUM_BATCHED_TOKENS", max(512, max_num_seqs), low=max_num_seqs, high=65536
             ),
+            lower_prefill_tokens=settings.integer("LOWER_PREFILL_TOKENS", 64, low=1, high=65536),
+            aging_s=settings.duration_s("AGING", 15.0),
             kv_cache_bytes=settings.size_bytes("KV_CACHE_SIZE", 512 * 2**20),
             kv_cache_dtype=settings.choice("KV_CACHE_DTYPE", "float16", KV_CACHE_DTYPES),
             block_size=settings.integer("BLOCK_SIZE", 16, low=1, high=1024),

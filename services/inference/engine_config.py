@@ -39,7 +39,9 @@ def make_engine_config(
         step=StepLimits(
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
+            lower_prefill_tokens=config.lower_prefill_tokens,
             slot_patience_s=config.slot_patience_s,
+            aging_s=config.aging_s,
         ),
         token_bytes=tokenizer.token_bytes,
         eos_token_ids=read_eos_token_ids(config.model_directory, tokenizer),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from typing import Any
 
 import grpc
@@ -15,12 +16,14 @@ from edgelora.v1 import inference_service_pb2_grpc as rpc
 from edgelora.v1.ticket_pb2 import Sealed, Ticket
 from services.chassis.base_model import BaseModel
 from services.chassis.claims import open_ticket
+from services.chassis.logs import get_logger
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.inference.adapter_loading import AdapterLoading
 from services.inference.engine.engine import Engine
 from services.inference.engine.events import Admitted, Completed, TextDelta
 from services.inference.messages import to_delta, to_finished, to_timings
 from services.inference.prompt_encoder import PromptEncoder
+from services.inference.sealed_limits import SealedLimits
 from services.inference.validation import (
     check_generation,
     to_adapters,
@@ -57,6 +60,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         self._loading = loading
         self._model = model
         self._sealer = sealer
+        self._limits = SealedLimits(sealer, worker)
         self._worker = worker
         self._backend = backend
         self._kv_cache_dtype = kv_cache_dtype
@@ -125,6 +129,17 @@ class InferenceServicer(rpc.InferenceServiceServicer):
                 ttft_ms=None if first_text_s is None else round(first_text_s * 1000, 1),
             )
 
+    async def SetRunLimits(
+        self, request: pb.SetRunLimitsRequest, context: _Context
+    ) -> pb.SetRunLimitsResponse:
+        """Takes effect between two steps."""
+        shares = self._limits.open(request.limits, self._boot_clock())
+        limits = self._engine.limit(
+            seqs=shares.seqs_share, prefill=shares.prefill_share, threads=shares.threads_share
+        )
+        get_logger().info("run_limits_set", generation=shares.generation, **asdict(limits))
+        return pb.SetRunLimitsResponse(**asdict(limits))
+
     async def GetModel(self, request: pb.GetModelRequest, context: _Context) -> pb.GetModelResponse:
         """Describes the base model."""
         return pb.GetModelResponse(
@@ -159,6 +174,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
             num_cached_kv_blocks=status.num_cached_kv_blocks,
             num_prefix_lookup_tokens=status.num_prefix_lookup_tokens,
             num_prefix_hit_tokens=status.num_prefix_hit_tokens,
+            **asdict(status.limits),
         )
 
     def _open(self, sealed: Sealed) -> Ticket:

@@ -76,6 +76,7 @@ class StandInBackend:
         self.edit_logits: Callable[[list[SequenceChunk], NDArray[np.float32]], None] = (
             lambda chunks, logits: None
         )
+        self.num_threads = 4
         self.num_forwards = 0
         self.loads: list[int] = []
 
@@ -101,6 +102,9 @@ class StandInBackend:
 
     def unload_adapter(self, slot: int, *, keep_memory: bool = False) -> None:
         self._slots[slot] = None
+
+    def set_num_threads(self, count: int) -> None:
+        self.num_threads = count
 
     def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:
         assert chunks

@@ -98,6 +98,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def num_threads(self) -> int:
+        """Threads that compute, the calling one among them."""
+        ...
+
+    @property
     def loads_beside_forward(self) -> bool:
         """Whether one other thread may call `load_adapter` while steps run."""
         ...
@@ -137,6 +142,14 @@ class Backend(Protocol):
 
     def unload_adapter(self, slot: int, *, keep_memory: bool = False) -> None:
         """Empties a slot. `keep_memory`: it is to be filled again soon."""
+        ...
+
+    def set_num_threads(self, count: int) -> None:
+        """Computes with so many threads from the next step on: 1 to those it was made with.
+
+        The others sleep. The results are the same within what the back end promises of a row
+        alone and in company.
+        """
         ...
 
     def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:

@@ -46,7 +46,7 @@ class NativeBackend:
 
         `kv_cache_int8`: keys and values in 8 bits instead of half precision.
         """
-        self._num_threads = num_threads
+        self._max_threads = self.num_threads = num_threads
         self._is_kv_int8 = kv_cache_int8
 
     @staticmethod
@@ -94,7 +94,7 @@ class NativeBackend:
                     max_loras=limits.max_loras,
                     max_lora_rank=limits.max_lora_rank,
                     max_step_tokens=limits.max_step_tokens,
-                    num_threads=self._num_threads,
+                    num_threads=self._max_threads,
                     kv_cache_int8=self._is_kv_int8,
                 ),
             )
@@ -138,6 +138,11 @@ class NativeBackend:
     def unload_adapter(self, slot: int, *, keep_memory: bool = False) -> None:
         """See Backend."""
         self._engine.unload_adapter(slot, keep_pages=keep_memory)
+
+    def set_num_threads(self, count: int) -> None:
+        """See Backend. Any number gives the same bits."""
+        self._engine.set_threads(count)
+        self.num_threads = count
 
     def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:
         """See Backend. A row's results are the same bits alone and in any company."""

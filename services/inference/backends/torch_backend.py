@@ -65,7 +65,7 @@ class TorchBackend:
             raise ValueError(f"num_threads is {num_threads}, it must be at least 1")
         if dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"dtype is {dtype}, it must be float32 or bfloat16")
-        self._num_threads = num_threads
+        self.num_threads = num_threads
         self._dtype = dtype
         self._device = torch.device(device)
 
@@ -84,7 +84,7 @@ class TorchBackend:
     @torch.inference_mode()
     def load_model(self, directory: Path, limits: BackendLimits) -> BaseModel:
         """See Backend."""
-        torch.set_num_threads(self._num_threads)
+        torch.set_num_threads(self.num_threads)
         model = BaseModel.load(directory)
         model.verify_file(directory, FLOAT32_FILE)
         config = DecoderConfig.load(directory)
@@ -157,6 +157,11 @@ class TorchBackend:
                     f"{name} has A {list(pair.lora_a.shape)} and B {list(pair.lora_b.shape)}, "
                     f"the model needs [{rank}, {inputs}] and [{outputs}, {rank}]"
                 )
+
+    def set_num_threads(self, count: int) -> None:
+        """See Backend. Sums are split otherwise, so the last bits may differ."""
+        torch.set_num_threads(count)
+        self.num_threads = count
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[SequenceChunk]) -> NDArray[np.float32]:

@@ -38,4 +38,4 @@ def batch_by_adapter(
         is_overdue = since_s is not None and now_s - since_s >= patience_s
         return not (is_overdue or has_slots(sequence))
 
-    return sorted(waiting, key=lambda each: (each.priority, may_be_overtaken(each)))
+    return sorted(waiting, key=lambda each: (each.precedence, may_be_overtaken(each)))

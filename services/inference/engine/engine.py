@@ -30,6 +30,7 @@ from services.inference.engine.kv_blocks import KvBlockPool
 from services.inference.engine.observer import EngineObserver
 from services.inference.engine.outbox import Outbox
 from services.inference.engine.prefix_cache import PrefixCache
+from services.inference.engine.run_limits import RunLimits
 from services.inference.engine.sequence import (
     AdapterUse,
     Priority,
@@ -52,6 +53,7 @@ class Engine:
     ) -> None:
         self._backend = backend
         self._config = config
+        self._num_threads = backend.num_threads
         self._clock = clock
         self._commands: SimpleQueue[Callable[[StepLoop], None]] = SimpleQueue()
         self._outboxes: deque[Outbox] = deque()
@@ -171,6 +173,22 @@ class Engine:
     def set_pinned(self, digests: frozenset[str]) -> None:
         """Says which adapters leave their slots last."""
         self._commands.put(lambda steps: steps.adapters.set_pinned(digests))
+
+    def limit(self, *, seqs: float, prefill: float, threads: float) -> RunLimits:
+        """Sets what is used from the next step on, as shares of what the engine was built with.
+
+        Each is above 0 to 1; returns what they come to. Sequences of the lower classes that no
+        longer have a seat are paused, the youngest of the lowest class first; interactive ones
+        keep theirs to their end.
+        """
+        whole = RunLimits(
+            max_num_seqs=self._config.step.max_num_seqs,
+            max_prefill_tokens=self._config.step.max_num_batched_tokens,
+            num_threads=self._num_threads,
+        )
+        limits = whole.reduced(seqs=seqs, prefill=prefill, threads=threads)
+        self._commands.put(lambda steps: steps.limit(limits))
+        return limits
 
     @property
     def status(self) -> EngineStatus:

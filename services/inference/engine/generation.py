@@ -6,11 +6,16 @@ from services.inference.backends.sampling import ChosenToken
 from services.inference.engine.detokenizer import Detokenizer
 from services.inference.engine.events import Completed, TextDelta
 from services.inference.engine.sampler import SequenceSampler
-from services.inference.engine.sequence import FinishReason, Sequence
+from services.inference.engine.sequence import FinishReason, Priority, Sequence
 from services.inference.engine.token_bytes import TokenBytes
 
-DELTA_INTERVAL_S = 0.02
-"""The first text goes out at once, what follows is collected for this long."""
+_DELTA_INTERVALS_S = {
+    Priority.INTERACTIVE: 0.02,
+    Priority.BACKGROUND: 0.1,
+    Priority.BATCH: 0.1,
+}
+"""The first text goes out at once, what follows is collected for this long. A message of the lower
+classes takes the event loop as long as one that somebody waits for."""
 
 
 class Generation:
@@ -86,7 +91,8 @@ class Generation:
 
     def take_delta(self, now_s: float, *, is_urgent: bool = False) -> TextDelta | None:
         """The text to send now, if there is some and its time has come."""
-        is_due = self._last_delta_s is None or now_s - self._last_delta_s >= DELTA_INTERVAL_S
+        interval_s = _DELTA_INTERVALS_S[self.sequence.priority]
+        is_due = self._last_delta_s is None or now_s - self._last_delta_s >= interval_s
         if not (is_due or is_urgent):
             return None
         text, tokens = self._detokenizer.take()

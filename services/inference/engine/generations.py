@@ -29,7 +29,7 @@ class Generations:
     def add(self, generation: Generation) -> None:
         """Queues a new generation."""
         self._by_id[generation.sequence.sequence_id] = generation
-        self._scheduler.add(generation.sequence)
+        self._scheduler.add(generation.sequence, self._clock())
 
     def of(self, sequence: Sequence) -> Generation:
         """The generation of a sequence that has not ended."""

@@ -2,15 +2,17 @@
 
 Continuous batching as in Orca (OSDI 2022) with chunked prefill (Sarathi-Serve, arXiv 2403.02310):
 every step holds one token of each decoding sequence and fills the rest of its token budget with
-pieces of prompts, better classes first. A sequence passes three gates, each in order of class and
-arrival: a seat, its adapter slots, KV blocks for all its tokens. Whoever waits for adapter slots
-blocks nobody who needs none.
+pieces of prompts, better classes first. What of the lower classes stays out of a step is decided in
+prefill_budget.py, who has waited too long in aging.py. A sequence passes three gates, each in order
+of class and arrival: a seat, its adapter slots, KV blocks for all its tokens. Whoever waits for
+adapter slots blocks nobody who needs none.
 
 While more adapters are wanted than there are slots, sequences whose adapters are in slots go
 first, see adapter_batching.py. A sequence that cannot get its slots is served within a bound:
 nobody behind it may claim a slot; after `slot_patience_s` the adapters soonest free take no new
 sequences; after twice that, their sequences of the same or a lower class are preempted. Sequences
-of a lower class are preempted at once wherever a better one lacks a seat, a slot or a block.
+of a lower class are preempted at once wherever a better one lacks a seat, a slot or a block, and
+when there are fewer seats than there were; interactive ones keep theirs to their end.
 """
 
 from __future__ import annotations
@@ -18,24 +20,31 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from services.inference.backends.base import SlotWeight
 from services.inference.engine.adapter_batching import batch_by_adapter, wanted_digests
 from services.inference.engine.adapter_slots import AdapterSlots, Claim, Eviction
+from services.inference.engine.aging import Turns
 from services.inference.engine.kv_blocks import KvBlockPool
+from services.inference.engine.prefill_budget import PrefillBudget
 from services.inference.engine.prefix_cache import PrefixCache
-from services.inference.engine.sequence import Sequence, SequenceStatus
+from services.inference.engine.sequence import Priority, Sequence, SequenceStatus
 
 _WATERMARK_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLimits:
-    """Bounds of one step."""
+    """Bounds of one step, and how long a sequence may be kept out of it."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
+    lower_prefill_tokens: int = 64
+    """Most prompt tokens of background and batch sequences."""
     slot_patience_s: float = 2.0
+    aging_s: float = 15.0
+    """How long a background or batch sequence goes unserved before it has a turn."""
 
     def __post_init__(self) -> None:
         if self.max_num_batched_tokens < self.max_num_seqs:
@@ -76,6 +85,10 @@ class IterationScheduler:
         prefixes: PrefixCache,
     ) -> None:
         self._limits = limits
+        self.max_num_seqs = limits.max_num_seqs
+        """May be lowered, and raised again to the limit."""
+        self.max_prefill_tokens = limits.max_num_batched_tokens
+        """The same of prompt tokens in one step."""
         self.blocks = blocks
         self.prefixes = prefixes
         self.slots = slots
@@ -86,12 +99,14 @@ class IterationScheduler:
         self.num_slot_waits = 0
         """Sequences that had to wait for an adapter slot."""
         self._watermark = max(1, int(blocks.num_blocks * _WATERMARK_SHARE))
+        self._turns = Turns(limits.aging_s)
         self._plan = StepPlan()
         self._now_s = 0.0
         self._wanted: frozenset[str] = frozenset()
 
-    def add(self, sequence: Sequence) -> None:
+    def add(self, sequence: Sequence, now_s: float) -> None:
         """Queues a new sequence. It must fit into the pool and the slot table by itself."""
+        sequence.unserved_since_s = now_s
         bisect.insort(self.waiting, sequence, key=lambda each: each.order)
 
     def remove(self, sequence: Sequence, now_s: float) -> None:
@@ -112,10 +127,21 @@ class IterationScheduler:
         """Admits, preempts and fills one step."""
         self._plan = StepPlan()
         self._now_s = now_s
+        if self._turns.update(chain(self.waiting, self.seated), now_s):
+            self.waiting.sort(key=lambda each: each.order)
+            self.seated.sort(key=lambda each: each.order)
+        self._pause_excess()
         self._seat_waiting()
         self._allocate_prompts()
         self._fill_step()
         return self._plan
+
+    def _pause_excess(self) -> None:
+        while len(self.seated) > self.max_num_seqs:
+            last = self.seated[-1]
+            if last.precedence <= Priority.INTERACTIVE:
+                return
+            self._preempt(last)
 
     # Gate 1 and 2: a seat and the adapter slots.
 
@@ -163,12 +189,12 @@ class IterationScheduler:
             self.num_slot_waits += 1
 
     def _has_seat(self, sequence: Sequence) -> bool:
-        if len(self.seated) < self._limits.max_num_seqs:
+        if len(self.seated) < self.max_num_seqs:
             return True
-        return self.seated[-1].priority > sequence.priority
+        return self.seated[-1].precedence > sequence.precedence
 
     def _take_seat(self, sequence: Sequence) -> None:
-        if len(self.seated) >= self._limits.max_num_seqs:
+        if len(self.seated) >= self.max_num_seqs:
             self._preempt(self.seated[-1])
         self.waiting.remove(sequence)
         sequence.status = SequenceStatus.LOADING
@@ -206,7 +232,7 @@ class IterationScheduler:
     def _preempt_slot_holders(self, sequence: Sequence) -> bool:
         """Preempts whoever may be preempted for this sequence's slots, if that is enough."""
         is_overdue = self._blocked_s(sequence) >= 2 * self._limits.slot_patience_s
-        worst_kept = sequence.priority - 1 if is_overdue else sequence.priority
+        worst_kept = sequence.precedence - 1 if is_overdue else sequence.precedence
         holders: dict[str, list[Sequence]] = {}
         for holder in self.seated:
             for digest in holder.digests:
@@ -215,7 +241,7 @@ class IterationScheduler:
             digest
             for digest in self.slots.soonest_free(sequence.digests)
             if self.slots.is_resident(digest)
-            and all(holder.priority > worst_kept for holder in holders[digest])
+            and all(holder.precedence > worst_kept for holder in holders[digest])
         ]
         takeable.sort(key=lambda digest: (len(holders[digest]), digest))
         freed = self.slots.choose_freed(sequence.digests, takeable)
@@ -246,7 +272,7 @@ class IterationScheduler:
         others = [each for each in self.seated if each.block_table]
         # Room for the others to grow; alone, a sequence may have everything.
         wanted = num_blocks + (self._watermark if others else 0)
-        victims = [each for each in reversed(others) if each.priority > sequence.priority]
+        victims = [each for each in reversed(others) if each.precedence > sequence.precedence]
         tables = (each.block_table for each in victims)
         num_reachable = self.blocks.num_free + self.blocks.num_released_by(tables)
         if len(victims) == len(others):
@@ -262,18 +288,22 @@ class IterationScheduler:
     # The step itself.
 
     def _fill_step(self) -> None:
-        budget = self._limits.max_num_batched_tokens
         running = [each for each in self.seated if each.status is SequenceStatus.RUNNING]
+        prefill = PrefillBudget(self.max_prefill_tokens, self._limits.lower_prefill_tokens, running)
+        room = self._limits.max_num_batched_tokens
         for sequence in running:
-            if not sequence.is_prefilling and self._grow(sequence):
-                budget -= self._schedule(sequence, 1)
+            is_decoding = not sequence.is_prefilling
+            if is_decoding and prefill.has_place(sequence) and self._grow(sequence):
+                room -= self._schedule(sequence, 1)
         for sequence in running:
-            if budget and sequence.status is SequenceStatus.RUNNING and sequence.is_prefilling:
+            if sequence.status is SequenceStatus.RUNNING and sequence.is_prefilling:
                 self.prefixes.extend(sequence)
-                budget -= self._schedule(sequence, min(budget, sequence.num_uncached_tokens))
+                room -= self._schedule(sequence, prefill.take(sequence, room))
 
     def _schedule(self, sequence: Sequence, num_tokens: int) -> int:
-        self._plan.chunks.append(ScheduledChunk(sequence, num_tokens))
+        if num_tokens:
+            self._plan.chunks.append(ScheduledChunk(sequence, num_tokens))
+            self._turns.note_served(sequence, self._now_s)
         return num_tokens
 
     def _grow(self, sequence: Sequence) -> bool:

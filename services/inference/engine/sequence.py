@@ -133,6 +133,12 @@ class Sequence:
     """Tokens of the prompt that it never had to compute."""
     slot_weights: tuple[SlotWeight, ...] = field(default=(), init=False)
     """Set while the sequence holds its slots."""
+    unserved_since_s: float = field(default=0.0, init=False)
+    """When a step last had tokens of it; first when it arrived."""
+    has_turn: bool = field(default=False, init=False)
+    """Whether it goes before everybody for a while, see aging.py."""
+    num_computed_tokens: int = field(default=0, init=False)
+    """Most tokens whose keys and values it ever had in the KV cache."""
     slots_wanted_since_s: float | None = field(default=None, init=False)
     """When it first could not get its slots; None while it is not blocked on them."""
     overtaken_since_s: float | None = field(default=None, init=False)
@@ -172,6 +178,11 @@ class Sequence:
         return self.num_uncached_tokens > 1 or self.num_output_tokens == 0
 
     @property
+    def precedence(self) -> int:
+        """The lower, the better: its class, or less than any class while it has a turn."""
+        return 0 if self.has_turn else self.priority
+
+    @property
     def order(self) -> tuple[int, int]:
-        """Sort key: better class first, then earlier arrival."""
-        return (self.priority, self.sequence_id)
+        """Sort key: better precedence first, then earlier arrival."""
+        return (self.precedence, self.sequence_id)

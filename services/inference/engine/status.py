@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from services.inference.backends.base import BackendTelemetry
+from services.inference.engine.run_limits import RunLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,15 @@ class EngineStatus:
     num_steps: int
     num_output_tokens: int
     num_preemptions: int
+    num_recomputed_tokens: int
+    """Run again after a preemption, their keys and values being gone."""
     num_failed_rows: int
     num_prefix_lookup_tokens: int
     """Prompt tokens looked for in the cached blocks."""
     num_prefix_hit_tokens: int
     """Those found, which were not computed again."""
+    limits: RunLimits
+    """In force now."""
     last_step_s: float
     """Engine clock when the newest step ended."""
     slots: tuple[SlotStatus, ...]

@@ -26,6 +26,7 @@ from services.inference.engine.iteration_scheduler import (
     StepPlan,
 )
 from services.inference.engine.outbox import Outbox
+from services.inference.engine.run_limits import RunLimits
 from services.inference.engine.status import EngineStatus
 
 
@@ -49,7 +50,7 @@ class StepLoop:
             backend, scheduler.slots, self._generations, loader, effect_check, clock
         )
         self._num_steps = self._num_output_tokens = 0
-        self._num_preemptions = self._num_failed_rows = 0
+        self._num_preemptions = self._num_failed_rows = self._num_recomputed_tokens = 0
         self._last_step_s = clock()
 
     def take_outbox(self) -> Outbox:
@@ -69,6 +70,12 @@ class StepLoop:
     def fail_all(self, error: EdgeLoraError) -> None:
         """Cuts every generation."""
         self._generations.fail_all(error)
+
+    def limit(self, limits: RunLimits) -> None:
+        """Uses so much from the next step on."""
+        self._scheduler.max_num_seqs = limits.max_num_seqs
+        self._scheduler.max_prefill_tokens = limits.max_prefill_tokens
+        self._backend.set_num_threads(limits.num_threads)
 
     def step(self) -> bool:
         """Runs one step; False when there was nothing to run."""
@@ -104,9 +111,15 @@ class StepLoop:
             num_steps=self._num_steps,
             num_output_tokens=self._num_output_tokens,
             num_preemptions=self._num_preemptions,
+            num_recomputed_tokens=self._num_recomputed_tokens,
             num_failed_rows=self._num_failed_rows,
             num_prefix_lookup_tokens=scheduler.prefixes.num_lookup_tokens,
             num_prefix_hit_tokens=scheduler.prefixes.num_hit_tokens,
+            limits=RunLimits(
+                max_num_seqs=scheduler.max_num_seqs,
+                max_prefill_tokens=scheduler.max_prefill_tokens,
+                num_threads=self._backend.num_threads,
+            ),
             last_step_s=self._last_step_s,
             slots=self.adapters.statuses(),
             memory=self._memory,
@@ -162,8 +175,12 @@ class StepLoop:
         """Notes that chunks have run; returns those that reached their newest token."""
         finished = [chunk for chunk in chunks if chunk.needs_logits]
         for chunk in chunks:
-            chunk.sequence.num_cached_tokens += chunk.num_tokens
-            self._scheduler.prefixes.publish(chunk.sequence)
+            sequence = chunk.sequence
+            start, end = sequence.num_cached_tokens, sequence.num_cached_tokens + chunk.num_tokens
+            self._num_recomputed_tokens += max(0, min(end, sequence.num_computed_tokens) - start)
+            sequence.num_computed_tokens = max(end, sequence.num_computed_tokens)
+            sequence.num_cached_tokens = end
+            self._scheduler.prefixes.publish(sequence)
         return finished
 
     def _sample(self, chunks: list[ScheduledChunk], logits: NDArray[np.float32]) -> None:

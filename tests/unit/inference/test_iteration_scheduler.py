@@ -35,7 +35,7 @@ class Bench:
             priority=priority,
         )
         self.next_id += 1
-        self.scheduler.add(sequence)
+        self.scheduler.add(sequence, self.now_s)
         return sequence
 
     def step(self, loads=True):
@@ -83,7 +83,8 @@ def test_interactive_prompts_go_before_background_ones():
     assert bench.step() == {0: 8}
     bench.add(10, priority=Priority.INTERACTIVE)
     assert bench.step() == {1: 8}
-    assert bench.step() == {1: 2, 0: 6}
+    assert bench.step() == {1: 2}
+    assert bench.step() == {1: 1, 0: 7}
 
 
 def test_no_more_sequences_than_seats():
@@ -100,6 +101,7 @@ def test_an_interactive_request_takes_the_seat_of_the_youngest_batch_request():
     second = bench.add(4, priority=Priority.BATCH)
     bench.step()
     third = bench.add(4)
+    assert set(bench.step()) == {2}
     assert set(bench.step()) == {0, 2}
     assert second.status is SequenceStatus.WAITING
     assert second.num_preemptions == 1
