@@ -11,7 +11,9 @@ from edgelora.v1 import gateway_service_pb2 as pb
 FILE_NAMES = ("adapter_config.json", "adapter_model.safetensors")
 """The two files of an adapter."""
 PROBE_NAME = "probe.jsonl"
-"""Goes with them where it is; whatever else lies in the directory stays there."""
+CARD_NAME = "card.json"
+OPTIONAL_NAMES = (PROBE_NAME, CARD_NAME)
+"""Go with them where they are; whatever else lies in the directory stays there."""
 CHUNK_BYTES = 512 * 1024
 
 Progress = Callable[[int, int], None]
@@ -25,6 +27,7 @@ def upload_messages(
     description: str,
     replace_alias: bool,
     expected_generation: int | None,
+    version_of_digest: str = "",
     on_progress: Progress | None,
 ) -> Iterator[pb.RegisterAdapterRequest]:
     """Yields the header, then the chunks of each file.
@@ -38,6 +41,7 @@ def upload_messages(
             description=description,
             replace_alias=replace_alias,
             expected_generation=expected_generation,
+            version_of_digest=version_of_digest,
             files=[
                 pb.AdapterUploadFile(name=name, size_bytes=size) for name, size in sizes.items()
             ],
@@ -61,8 +65,9 @@ def file_sizes(directory: Path) -> dict[str, int]:
     Raises AdapterRejectedError naming the file that is missing or empty.
     """
     sizes = {name: _size_bytes(directory, name) for name in FILE_NAMES}
-    if (directory / PROBE_NAME).is_file():
-        sizes[PROBE_NAME] = _size_bytes(directory, PROBE_NAME)
+    for name in OPTIONAL_NAMES:
+        if (directory / name).is_file():
+            sizes[name] = _size_bytes(directory, name)
     return sizes
 
 
@@ -73,8 +78,8 @@ def _size_bytes(directory: Path, name: str) -> int:
         raise AdapterRejectedError(
             f"{name} is missing or empty in the adapter directory: "
             + (
-                "write questions into it, or remove it"
-                if name == PROBE_NAME
+                "write something into it, or remove it"
+                if name in OPTIONAL_NAMES
                 else f"an adapter needs both {' and '.join(FILE_NAMES)}"
             ),
             field=name,

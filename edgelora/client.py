@@ -126,15 +126,17 @@ class EdgeLoraClient(NodeConnection):
         description: str = "",
         replace_alias: bool = False,
         expected_generation: int | None = None,
+        version_of_digest: str = "",
         on_progress: Progress | None = None,
         timeout_s: float = DEFAULT_UPLOAD_S,
     ) -> pb.RegisterAdapterResponse:
         """Uploads a PEFT adapter directory; returns when the node has verified and stored it.
 
-        A `probe.jsonl` in the directory goes with it: questions the node measures the adapter on.
-        With `expected_generation` the alias is replaced only if nobody changed it since (0: only if
-        there is none). Raises AdapterRejectedError or AdapterIncompatibleError with what is wrong
-        with the adapter, AlreadyExistsError when the alias is not as expected.
+        A `probe.jsonl` in the directory goes with it, questions the node measures the adapter on,
+        and a `card.json`, what it is for. `version_of_digest`: the adapter this one is a lower-rank
+        version of. With `expected_generation` the alias is replaced only if nobody changed it since
+        (0: only if there is none). Raises AdapterRejectedError or AdapterIncompatibleError with
+        what is wrong with the adapter, AlreadyExistsError when the alias is not as expected.
         """
         messages = upload_messages(
             directory,
@@ -142,6 +144,7 @@ class EdgeLoraClient(NodeConnection):
             description=description,
             replace_alias=replace_alias,
             expected_generation=expected_generation,
+            version_of_digest=version_of_digest,
             on_progress=on_progress,
         )
         with self._clear_errors():

@@ -54,6 +54,7 @@ async def main(environ: Mapping[str, str]) -> None:
             host = ServiceHost([config.address], deadlines=_DEADLINES)
             servicer = AdapterStoreServicer(
                 store.library,
+                store.candidates,
                 store.arrivals,
                 store.tiers,
                 store.warming,

@@ -13,9 +13,8 @@ from typing import Protocol
 from edgelora.errors import DataCorruptError
 from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.names import check_alias, check_description
-from services.adapter_store.registration import Registration, RegistrationDesk
+from services.adapter_store.registration import Registration, RegistrationDesk, Wish
 from services.adapter_store.registry.manifest import AdapterManifest, Blob
-from services.adapter_store.registry.writer import AliasWish
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import AdapterFiles, FileKind, UploadArea
 from services.adapter_store.usage import UsageLedger
@@ -23,14 +22,6 @@ from services.chassis.logs import get_logger
 
 OnProgress = Callable[[int, int], None]
 """Told the bytes received and the bytes in all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a tenant wants of an adapter it brings."""
-
-    alias: AliasWish | None
-    description: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +101,8 @@ class Arrivals:
         """Takes an upload, has it verified, and stores it; or leaves nothing behind.
 
         Raises InvalidRequestError, AdapterRejectedError, AdapterIncompatibleError,
-        AlreadyExistsError, QuotaExceededError, QueueFullError, ResourcePressureError.
+        AdapterNotFoundError, AlreadyExistsError, QuotaExceededError, QueueFullError,
+        ResourcePressureError.
         """
         self._check(wish)
         upload = await in_thread(self._uploads.begin, sizes)
@@ -118,9 +110,7 @@ class Arrivals:
             async for kind, data in chunks:
                 await in_thread(upload.write, kind, data)
             files = await in_thread(upload.finish)
-            return await self._desk.register(
-                tenant_id, files, alias=wish.alias, description=wish.description, package=None
-            )
+            return await self._desk.register(tenant_id, files, wish, package=None)
         finally:
             await in_thread(self._uploads.end, upload)
 
@@ -131,11 +121,7 @@ class Arrivals:
         self._check(wish)
         async with self._packages.bring(tenant_id, reference, on_progress) as package:
             registration = await self._desk.register(
-                tenant_id,
-                package.files,
-                alias=wish.alias,
-                description=wish.description,
-                package=package.reference,
+                tenant_id, package.files, wish, package=package.reference
             )
             self._ledger.note_remote_bytes(
                 tenant_id, registration.manifest.digest, package.received_bytes

@@ -36,6 +36,8 @@ class ResolvedSelection:
     alias: Alias | None
     """None when the caller gave a digest."""
     place: AdapterPlace
+    version_of_digest: str | None
+    """The digest selected, when `manifest` is a lower-rank version in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +80,18 @@ class AdapterLibrary:
         self._boot_clock_s = boot_clock_s
 
     def resolve(
-        self, tenant_id: str, selections: Sequence[Selection]
+        self, tenant_id: str, selections: Sequence[Selection], *, max_rank: int | None = None
     ) -> tuple[list[ResolvedSelection], dict[str, int]]:
         """Authorises selections; returns them as digests, and worker -> number it holds.
+
+        With `max_rank`, an adapter of a higher rank is replaced by the tenant's version of it with
+        the highest rank up to that one, if there is such a version.
 
         Raises InvalidRequestError, AdapterNotFoundError (unknown and foreign alike) and
         AdapterIncompatibleError (registered for another base model).
         """
         check_selections(selections)
-        now_s = self._boot_clock_s()
-        resolved = []
+        found = []
         for index, selection in enumerate(selections):
             field = f"adapters[{index}].adapter"
             manifest, alias = self._find(tenant_id, selection.adapter, field)
@@ -96,16 +100,24 @@ class AdapterLibrary:
                     "the adapter was registered for another base model: register it again",
                     field=field,
                 )
-            resolved.append(
-                ResolvedSelection(
-                    manifest=manifest,
-                    strength=selection.strength + 0.0,  # -0.0 becomes 0.0
-                    alias=alias,
-                    place=self._residency.place(manifest.digest, now_s),
-                )
+            found.append((manifest, alias))
+        asked = [manifest for manifest, _ in found]
+        check_distinct([manifest.digest for manifest in asked])
+        served = asked if max_rank is None else self._lower_ranks(asked, max_rank)
+        now_s = self._boot_clock_s()
+        resolved = [
+            ResolvedSelection(
+                manifest=manifest,
+                strength=selection.strength + 0.0,  # -0.0 becomes 0.0
+                alias=alias,
+                place=self._residency.place(manifest.digest, now_s),
+                version_of_digest=None if manifest is original else original.digest,
             )
-        digests = [each.manifest.digest for each in resolved]
-        check_distinct(digests)
+            for manifest, (original, alias), selection in zip(
+                served, found, selections, strict=True
+            )
+        ]
+        digests = [manifest.digest for manifest in served]
         for each in resolved:
             tier = _tier(each.place, is_on_flash=each.manifest.content.is_on_flash)
             self._ledger.note_hit(tenant_id, each.manifest.digest, tier, self._unix_clock_s())
@@ -140,6 +152,10 @@ class AdapterLibrary:
     def is_certified_for(self, tenant_id: str, digest: str) -> bool:
         """Whether an adapter's certificate is of this tenant's own files."""
         return self._registry.is_certified_for(tenant_id, digest)
+
+    def example_prompts(self, manifest: AdapterManifest) -> tuple[str, ...]:
+        """Those of an adapter's card."""
+        return self._registry.example_prompts(manifest.tenant_id, manifest.digest)
 
     def certificate(self, digest: str) -> str | None:
         """The certificate of an adapter's content, as canonical JSON."""
@@ -249,6 +265,33 @@ class AdapterLibrary:
         """Reads the registry and the blob directory; raises OSError or sqlite3.Error."""
         self._registry.num_adapters("")
         self._blobs.probe()
+
+    def _lower_ranks(
+        self, asked: Sequence[AdapterManifest], max_rank: int
+    ) -> list[AdapterManifest]:
+        """The adapters, with versions in the place of those above a rank."""
+        served: list[AdapterManifest] = []
+        taken = {manifest.digest for manifest in asked}
+        for manifest in asked:
+            version = self._version(manifest, max_rank)
+            # A request uses an adapter once: what it names itself, or has already, replaces none.
+            if version is None or version.digest in taken:
+                served.append(manifest)
+                continue
+            taken.add(version.digest)
+            served.append(version)
+        return served
+
+    def _version(self, manifest: AdapterManifest, max_rank: int) -> AdapterManifest | None:
+        """The best version of an adapter up to a rank; also one cut from the same original."""
+        if manifest.content.rank <= max_rank:
+            return None
+        original = manifest.version_of_digest or manifest.digest
+        for version in self._registry.versions(manifest.tenant_id, original):
+            content = version.content
+            if content.rank <= max_rank and content.base_digest == self._base.digest:
+                return version
+        return None
 
     def _find(
         self, tenant_id: str, reference: str, field: str

@@ -15,7 +15,12 @@ from edgelora.v1 import adapter_store_service_pb2 as pb
 from services.adapter_store.forecast.warm_up import WarmUpState
 from services.adapter_store.library import ListedAdapter, ResolvedSelection
 from services.adapter_store.names import is_worker_name
-from services.adapter_store.registry.manifest import AdapterManifest, Alias, ServingForm
+from services.adapter_store.registry.manifest import (
+    AdapterManifest,
+    Alias,
+    Candidate,
+    ServingForm,
+)
 from services.adapter_store.residency import AdapterPlace, SlotReport, WorkerReport
 from services.adapter_store.usage import Counters, FinishedLoad, LoadStages
 from services.adapter_store.warming import WarmUpWish
@@ -61,6 +66,7 @@ def adapter_message(listed: ListedAdapter, place: AdapterPlace) -> adapter_pb.Ad
         flash_bytes=content.flash_bytes,
         is_on_flash=content.is_on_flash,
         is_pinned=manifest.is_pinned,
+        version_of_digest=manifest.version_of_digest or "",
     )
 
 
@@ -82,6 +88,19 @@ def resolved_message(selection: ResolvedSelection) -> adapter_pb.ResolvedAdapter
         generation=0 if alias is None else alias.generation,
         certificate_digest=manifest.content.certificate_digest or "",
         lineage=_lineage(manifest),
+        rank=manifest.content.rank,
+        version_of_digest=selection.version_of_digest or "",
+    )
+
+
+def candidate_message(candidate: Candidate) -> pb.RouteCandidate:
+    """One adapter the router may choose."""
+    return pb.RouteCandidate(
+        digest=candidate.digest,
+        alias=candidate.alias or "",
+        rank=candidate.rank,
+        description=candidate.description,
+        example_prompts=candidate.example_prompts,
     )
 
 

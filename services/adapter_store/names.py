@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgelora.adapter_format import is_digest
+from edgelora.adapter_names import AUTO
 from edgelora.errors import AdapterNotFoundError, InvalidRequestError
 
 MAX_DESCRIPTION_CHARS = 500
@@ -53,6 +54,10 @@ def check_alias(text: str, reserved: str) -> None:
         raise InvalidRequestError(
             "this name belongs to the base model: choose another alias", field="alias"
         )
+    if text == AUTO:
+        raise InvalidRequestError(
+            f"{AUTO} leaves the choice to the router: choose another alias", field="alias"
+        )
 
 
 def check_description(text: str) -> None:
@@ -65,7 +70,7 @@ def check_description(text: str) -> None:
 
 
 def check_selections(selections: Sequence[Selection]) -> None:
-    """Raises InvalidRequestError for too many, repeated or overdriven selections."""
+    """Raises InvalidRequestError for too many, repeated, unroutable or overdriven selections."""
     if len(selections) > MAX_ADAPTERS_PER_REQUEST:
         raise InvalidRequestError(
             f"a request may use at most {MAX_ADAPTERS_PER_REQUEST} adapters", field="adapters"
@@ -74,6 +79,13 @@ def check_selections(selections: Sequence[Selection]) -> None:
         if not selection.adapter:
             raise InvalidRequestError(
                 "the adapter is empty: give an alias or a digest, or no entry for the base model",
+                field=f"adapters[{index}].adapter",
+            )
+        if selection.adapter == AUTO:
+            # Also where an alias of that name is left from before it was reserved.
+            raise InvalidRequestError(
+                f"{AUTO} leaves the choice to the router, and is no adapter's name: "
+                "give the adapter another alias",
                 field=f"adapters[{index}].adapter",
             )
         # NaN fails the comparison too.

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from edgelora.adapter_format.card import AdapterCard, parse_card
 from edgelora.errors import DataCorruptError
 from services.adapter_store.fair_turns import FairTurns
 from services.adapter_store.flash.tier import FlashTier
@@ -36,6 +37,17 @@ _FORMS = {
 }
 """By the nominal bits of a level."""
 _BITS = {form: bits for bits, form in _FORMS.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a tenant wants of an adapter it brings."""
+
+    alias: AliasWish | None
+    description: str
+    """Empty: the card's."""
+    version_of_digest: str | None = None
+    """The tenant's adapter that this one is a lower-rank version of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,26 +86,20 @@ class RegistrationDesk:
         self._in_doubt: set[str] = set()
 
     async def register(
-        self,
-        tenant_id: str,
-        files: AdapterFiles,
-        *,
-        alias: AliasWish | None,
-        description: str,
-        package: str | None,
+        self, tenant_id: str, files: AdapterFiles, wish: Wish, *, package: str | None
     ) -> Registration:
         """Registers an adapter for a tenant.
 
         `package`: where its files can be had again. Raises AdapterRejectedError,
-        AdapterIncompatibleError, AlreadyExistsError, QuotaExceededError, ResourcePressureError.
+        AdapterIncompatibleError, AdapterNotFoundError, InvalidRequestError, AlreadyExistsError,
+        QuotaExceededError, ResourcePressureError.
         """
+        card = await in_thread(_read_card, files)
         async with self._turns.take(tenant_id):
             verified = await self._verify(files)
         _check_weights(files, verified)
         async with self._changing:
-            return await in_thread(
-                self._store, tenant_id, files, verified, alias, description, package
-            )
+            return await in_thread(self._store, tenant_id, files, verified, card, wish, package)
 
     def lasting_form(self, content: AdapterContent) -> Blob | None:
         """The encoded form that a content keeps when it comes back; None when it may change."""
@@ -162,28 +168,30 @@ class RegistrationDesk:
         tenant_id: str,
         files: AdapterFiles,
         verified: VerifiedAdapter,
-        alias: AliasWish | None,
-        description: str,
+        card: AdapterCard | None,
+        wish: Wish,
         package: str | None,
     ) -> Registration:
         content, blobs = self._content(files, verified)
-        current = None if alias is None else self._registry.alias(tenant_id, alias.name)
+        current = None if wish.alias is None else self._registry.alias(tenant_id, wish.alias.name)
         manifest = AdapterManifest(
             tenant_id=tenant_id,
             content=content,
             registered_at_s=self._unix_clock_s(),
-            description=description,
+            description=wish.description or ("" if card is None else card.description),
             package=package,
             parent_digest=(
                 None if current is None or current.digest == content.digest else current.digest
             ),
             is_pinned=False,
+            version_of_digest=wish.version_of_digest,
         )
         with self._adopted(content, blobs):
             stored, pointed, is_new = self._registry.add(
                 manifest,
                 _document(verified.certificate),
-                alias=alias,
+                alias=wish.alias,
+                example_prompts=None if card is None else card.examples,
                 max_adapters=self._max_adapters,
             )
         return Registration(manifest=stored, alias=pointed, is_new=is_new)
@@ -272,6 +280,13 @@ def _check_weights(files: AdapterFiles, verified: VerifiedAdapter) -> None:
         raise DataCorruptError(
             "the weights changed while they were verified: send them again", field="weights"
         )
+
+
+def _read_card(files: AdapterFiles) -> AdapterCard | None:
+    if files.card is None:
+        return None
+    with storage_errors():
+        return parse_card(files.card.read_bytes())
 
 
 def _form(certificate: Certificate) -> ServingForm:

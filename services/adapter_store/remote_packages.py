@@ -74,6 +74,7 @@ def _package(fetched: FetchedPackage) -> Package:
             config=fetched.config_path,
             weights=fetched.weights_path,
             probe=fetched.probe_path,
+            card=fetched.card_path,
             weights_bytes=fetched.weights_bytes,
             weights_sha256=fetched.weights_sha256,
             encoded=fetched.encoded_path,

@@ -103,6 +103,15 @@ class Residency:
         """Every digest in a slot, or on its way there."""
         return {digest for report in self.live(now_s) for digest in report.slots}
 
+    def ready(self, now_s: float) -> set[str]:
+        """Every digest in a slot that could serve at once."""
+        return {
+            slot.digest
+            for report in self.live(now_s)
+            for slot in report.slots.values()
+            if not slot.is_loading
+        }
+
     def busy(self, now_s: float) -> set[str]:
         """Those of `held` that something runs with, or that are on their way."""
         return {

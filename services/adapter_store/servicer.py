@@ -14,11 +14,13 @@ from edgelora.v1 import adapter_pb2 as adapter_pb
 from edgelora.v1 import adapter_store_service_pb2 as pb
 from edgelora.v1 import adapter_store_service_pb2_grpc as rpc
 from edgelora.v1.ticket_pb2 import Sealed
-from services.adapter_store.arrivals import Arrivals, Wish
+from services.adapter_store.arrivals import Arrivals
+from services.adapter_store.candidates import Candidates
 from services.adapter_store.library import AdapterLibrary
 from services.adapter_store.messages import (
     adapter_message,
     alias_message,
+    candidate_message,
     certificate_message,
     finished_load,
     resolved_message,
@@ -31,20 +33,18 @@ from services.adapter_store.names import Selection
 from services.adapter_store.permits import open_permission
 from services.adapter_store.registration import Registration
 from services.adapter_store.registry.pages import decode_token, encode_token, page_size
-from services.adapter_store.registry.writer import AliasWish
 from services.adapter_store.tiers import Tiers
-from services.adapter_store.upload import FileKind
+from services.adapter_store.upload_messages import (
+    upload_chunks,
+    upload_sizes,
+    upload_wish,
+    wish,
+)
 from services.adapter_store.warming import Warming
 from services.chassis.claims import open_claim
 from services.chassis.sealing import Sealer
 
-_KINDS: dict[int, FileKind] = {
-    pb.ADAPTER_FILE_CONFIG: "config",
-    pb.ADAPTER_FILE_WEIGHTS: "weights",
-    pb.ADAPTER_FILE_PROBE: "probe",
-}
 Context = grpc.aio.ServicerContext[Any, Any]
-AliasAsker = pb.StoreUploadHeader | pb.AdapterStoreServiceInstallAdapterRequest
 
 
 class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
@@ -53,6 +53,7 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
     def __init__(
         self,
         library: AdapterLibrary,
+        candidates: Candidates,
         arrivals: Arrivals,
         tiers: Tiers,
         warming: Warming,
@@ -61,6 +62,7 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
         note_residency_change: Callable[[], None],
     ) -> None:
         self._library = library
+        self._candidates = candidates
         self._arrivals = arrivals
         self._tiers = tiers
         self._warming = warming
@@ -80,13 +82,9 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
         header = first.header
         registration = await self._arrivals.upload(
             self._tenant(header.claim),
-            _wish(header),
-            {
-                "config": header.config_size_bytes,
-                "weights": header.weights_size_bytes,
-                "probe": header.probe_size_bytes,
-            },
-            _chunks(request_iterator),
+            upload_wish(header),
+            upload_sizes(header),
+            upload_chunks(request_iterator),
         )
         return self._registered(registration)
 
@@ -103,7 +101,7 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
             )
 
         task = asyncio.create_task(
-            self._arrivals.install(tenant_id, _wish(request), request.package, on_progress)
+            self._arrivals.install(tenant_id, wish(request), request.package, on_progress)
         )
         task.add_done_callback(lambda _: news.put_nowait(None))
         try:
@@ -129,6 +127,7 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
                 )
                 for selection in request.adapters
             ],
+            max_rank=request.max_rank or None,
         )
         digests = [each.manifest.digest for each in resolved]
         for digest in digests:
@@ -140,6 +139,17 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
                 pb.WorkerResidency(worker=worker, num_resident=count)
                 for worker, count in counts.items()
             ],
+        )
+
+    async def ListCandidates(
+        self, request: pb.ListCandidatesRequest, context: Context
+    ) -> pb.ListCandidatesResponse:
+        """Tells the router which adapters a tenant may use, and what they are for."""
+        found = self._candidates.of(self._tenant(request.claim), request.version)
+        return pb.ListCandidatesResponse(
+            candidates=map(candidate_message, found.candidates or ()),
+            version=found.version,
+            resident_digests=found.resident_digests,
         )
 
     async def ListAdapters(
@@ -176,6 +186,7 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
             # It tells of another tenant's probe, and that there is another tenant.
             for field in ("document", "task_metric_before", "task_metric_after"):
                 message.certificate.ClearField(field)
+        message.example_prompts.extend(self._library.example_prompts(manifest))
         message.usage.CopyFrom(usage_message(self._tiers.usage(manifest)))
         return pb.AdapterStoreServiceGetAdapterResponse(
             adapter=message, aliases=map(alias_message, listed.aliases)
@@ -307,30 +318,3 @@ class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
         tenant_id = open_claim(self._sealer, claim, self._boot_clock_s()).tenant_id
         structlog.contextvars.bind_contextvars(tenant_id=tenant_id)
         return tenant_id
-
-
-def _wish(request: AliasAsker) -> Wish:
-    alias = None
-    has_expectation = request.HasField("expected_generation")
-    if request.alias:
-        alias = AliasWish(
-            name=request.alias,
-            may_replace=request.replace_alias,
-            expected_generation=request.expected_generation if has_expectation else None,
-        )
-    elif has_expectation:
-        raise InvalidRequestError(
-            "an expected generation needs the alias it is of", field="expected_generation"
-        )
-    return Wish(alias=alias, description=request.description)
-
-
-async def _chunks(
-    requests: AsyncIterator[pb.AdapterStoreServiceRegisterAdapterRequest],
-) -> AsyncIterator[tuple[FileKind, bytes]]:
-    async for request in requests:
-        if request.WhichOneof("part") != "chunk":
-            raise InvalidRequestError("only chunks may follow the header", field="chunk")
-        if request.chunk.file not in _KINDS:
-            raise InvalidRequestError("the chunk names no file of an adapter", field="chunk.file")
-        yield _KINDS[request.chunk.file], request.chunk.data

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from edgelora.errors import EdgeLoraError
 from services.adapter_store.arrivals import Arrivals
+from services.adapter_store.candidates import Candidates
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
 from services.adapter_store.fair_turns import FairTurns
 from services.adapter_store.flash.storage import Storage
@@ -42,6 +43,7 @@ class Store:
     """What the servicer needs."""
 
     library: AdapterLibrary
+    candidates: Candidates
     arrivals: Arrivals
     tiers: Tiers
     warming: Warming
@@ -103,6 +105,7 @@ async def open_store(
         unix_clock_s=unix_clock_s,
         boot_clock_s=boot_clock_s,
     )
+    candidates = Candidates(storage.reader, residency, base.digest, boot_clock_s)
     tiers = Tiers(
         ledger=ledger,
         flash=flash,
@@ -149,7 +152,7 @@ async def open_store(
             )
             tasks = [asyncio.create_task(keep_usage()), asyncio.create_task(warming.run())]
             try:
-                yield Store(library, arrivals, tiers, warming)
+                yield Store(library, candidates, arrivals, tiers, warming)
             finally:
                 for task in tasks:
                     task.cancel()

@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Literal
 
 from edgelora.adapter_format import MAX_CONFIG_BYTES
+from edgelora.adapter_format.card import MAX_CARD_BYTES
 from edgelora.errors import (
     AdapterRejectedError,
     InvalidRequestError,
@@ -24,12 +25,14 @@ from edgelora.errors import (
 )
 from services.adapter_store.verification.probes import MAX_PROBE_BYTES
 
-FileKind = Literal["config", "weights", "probe"]
+FileKind = Literal["config", "weights", "probe", "card"]
 FILE_NAMES: dict[FileKind, str] = {
     "config": "adapter_config.json",
     "weights": "adapter_model.safetensors",
     "probe": "probe.jsonl",
+    "card": "card.json",
 }
+_OPTIONAL: set[FileKind] = {"probe", "card"}
 MAX_CHUNK_BYTES = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -57,6 +60,7 @@ class AdapterFiles:
     config: Path
     weights: Path
     probe: Path | None
+    card: Path | None
     weights_bytes: int
     weights_sha256: bytes
     """As it was while they were written."""
@@ -91,6 +95,7 @@ class StagedUpload:
             config=self.directory / "config",
             weights=self.directory / "weights",
             probe=self.directory / "probe" if "probe" in self._sizes else None,
+            card=self.directory / "card" if "card" in self._sizes else None,
             weights_bytes=self._sizes["weights"],
             weights_sha256=self._weights_hash.digest(),
         )
@@ -183,7 +188,7 @@ class UploadArea:
         return len(leftovers)
 
     def begin(self, sizes: Mapping[FileKind, int]) -> StagedUpload:
-        """Admits an upload of the announced sizes; only the probe may have 0 bytes.
+        """Admits an upload of the announced sizes; only probe and card may have 0 bytes.
 
         Raises AdapterRejectedError for sizes that can not be right, QueueFullError,
         ResourcePressureError.
@@ -237,11 +242,12 @@ class UploadArea:
             "config": MAX_CONFIG_BYTES,
             "weights": self._max_adapter_bytes,
             "probe": MAX_PROBE_BYTES,
+            "card": MAX_CARD_BYTES,
         }
         for kind, limit in limits.items():
             size_bytes = sizes.get(kind, 0)
             field = f"header.{kind}_size_bytes"
-            if size_bytes == 0 and kind != "probe":
+            if size_bytes == 0 and kind not in _OPTIONAL:
                 raise AdapterRejectedError(
                     f"{FILE_NAMES[kind]} is missing or empty: both files are needed", field=field
                 )

@@ -20,13 +20,20 @@ from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.ticket_pb2 import Sealed
 from services.chassis.channel import call_metadata
 from services.gateway.upstream import Upstream, errors_of
-from services.gateway.validation import CONFIG_FILE, PROBE_FILE, WEIGHTS_FILE, check_upload_header
+from services.gateway.validation import (
+    CARD_FILE,
+    CONFIG_FILE,
+    PROBE_FILE,
+    WEIGHTS_FILE,
+    check_upload_header,
+)
 
 MAX_CHUNK_BYTES = 2**20
 _FILES = {
     CONFIG_FILE: store_pb.ADAPTER_FILE_CONFIG,
     WEIGHTS_FILE: store_pb.ADAPTER_FILE_WEIGHTS,
     PROBE_FILE: store_pb.ADAPTER_FILE_PROBE,
+    CARD_FILE: store_pb.ADAPTER_FILE_CARD,
 }
 
 
@@ -141,6 +148,8 @@ def _store_header(
         config_size_bytes=sizes[CONFIG_FILE],
         weights_size_bytes=sizes[WEIGHTS_FILE],
         probe_size_bytes=sizes.get(PROBE_FILE, 0),
+        card_size_bytes=sizes.get(CARD_FILE, 0),
+        version_of_digest=header.version_of_digest,
     )
     if header.HasField("expected_generation"):
         announced.expected_generation = header.expected_generation

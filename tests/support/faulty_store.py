@@ -23,10 +23,10 @@ from typing import Any
 from edgelora.adapter_format import read_adapter
 from edgelora.adapter_package import EncodedForm, write_package
 from edgelora.errors import EdgeLoraError, ResourcePressureError
-from services.adapter_store.arrivals import Wish
 from services.adapter_store.config import AdapterStoreConfig
 from services.adapter_store.flash.storage import REGISTRY_FILE, Storage, open_storage
 from services.adapter_store.names import Selection
+from services.adapter_store.registration import Wish
 from services.adapter_store.registry.manifest import AdapterContent
 from services.adapter_store.registry.schema import MIGRATIONS
 from services.adapter_store.registry.writer import AliasWish

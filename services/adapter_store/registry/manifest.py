@@ -78,11 +78,26 @@ class AdapterManifest:
     parent_digest: str | None
     """What its alias pointed to when it was registered."""
     is_pinned: bool
+    version_of_digest: str | None = None
+    """The tenant's adapter that this one is a lower-rank version of."""
 
     @property
     def digest(self) -> str:
         """The adapter's identity."""
         return self.content.digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """An adapter that the router may choose for its tenant."""
+
+    digest: str
+    alias: str | None
+    """Its first one by name."""
+    rank: int
+    description: str
+    example_prompts: tuple[str, ...]
+    """Of its card; empty when it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,19 +6,28 @@ is answered by an index.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgelora.adapter_format import is_digest
-from services.adapter_store.registry.manifest import AdapterContent, AdapterManifest, Alias
+from edgelora.adapter_names import AUTO
+from services.adapter_store.registry.manifest import (
+    AdapterContent,
+    AdapterManifest,
+    Alias,
+    Candidate,
+)
 from services.adapter_store.registry.rows import (
+    CANDIDATES,
     CONTENT_COLUMNS,
     EVICTABLE_COLUMNS,
     IS_EVICTABLE,
     SELECT_MANIFEST,
     EvictableContent,
+    candidate_of,
     content_of,
     evictable_of,
     manifest_of,
@@ -124,6 +133,40 @@ class Registry:
             (tenant_id, digest),
         )
         return [Alias(name=row[0], digest=row[1], generation=row[2]) for row in rows]
+
+    def example_prompts(self, tenant_id: str, digest: str) -> tuple[str, ...]:
+        """Those of the card a tenant gave an adapter; empty when it gave none."""
+        row = self._connection.execute(
+            "SELECT example_prompts FROM cards WHERE tenant = ? AND digest = ?",
+            (tenant_id, digest),
+        ).fetchone()
+        return () if row is None else tuple(json.loads(row[0]))
+
+    def versions(self, tenant_id: str, digest: str) -> list[AdapterManifest]:
+        """A tenant's lower-rank versions of one of its adapters, highest rank first."""
+        rows = self._connection.execute(
+            f"{SELECT_MANIFEST} WHERE tenant = ? AND version_of = ? "
+            "ORDER BY rank DESC, registered_at DESC, digest",
+            (tenant_id, digest),
+        )
+        return [manifest_of(row) for row in rows]
+
+    def change_number(self, tenant_id: str) -> int:
+        """Grows with every change of a tenant's candidates."""
+        row = self._connection.execute(
+            "SELECT number FROM changes WHERE tenant = ?", (tenant_id,)
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def candidates(self, tenant_id: str, base_digest: str, limit: int) -> list[Candidate]:
+        """Those of a tenant's adapters for a base model that have an alias or a card.
+
+        At most `limit`, newest first. Lower-rank versions stand in for their original only.
+        """
+        rows = self._connection.execute(
+            CANDIDATES, {"tenant": tenant_id, "base": base_digest, "auto": AUTO, "limit": limit}
+        )
+        return [candidate_of(row) for row in rows]
 
     def certificate(self, digest: str) -> str | None:
         """The certificate of a content, as canonical JSON."""

@@ -11,6 +11,7 @@ from services.adapter_store.registry.manifest import (
     AdapterContent,
     AdapterManifest,
     Blob,
+    Candidate,
     ServingForm,
 )
 
@@ -20,11 +21,11 @@ CONTENT_COLUMNS = (
     "encoded_blob_bytes, certificate_digest, is_on_flash"
 )
 _OWN_COLUMNS = "tenant, registered_at, description, package, parent_digest, is_pinned"
-_NUM_OWN_COLUMNS = 6
+_NUM_OWN_COLUMNS = 7
 ADAPTER_COLUMNS = f"digest, {_OWN_COLUMNS}"
 SELECT_MANIFEST = (
-    f"SELECT {_OWN_COLUMNS}, {CONTENT_COLUMNS} "  # noqa: S608
-    "FROM adapters JOIN contents USING (digest)"
+    f"SELECT {_OWN_COLUMNS}, version_of, {CONTENT_COLUMNS} "  # noqa: S608
+    "FROM adapters JOIN contents USING (digest) LEFT JOIN versions USING (tenant, digest)"
 )
 """Rows for `manifest_of`."""
 EVICTABLE_COLUMNS = (
@@ -32,6 +33,18 @@ EVICTABLE_COLUMNS = (
     "coalesce(encoded_blob_bytes, 0), json_group_array(tenant), max(registered_at)"
 )
 """Of adapters and contents, grouped by digest; rows for `evictable_of`."""
+CANDIDATES = """
+SELECT adapters.digest, rank, description, example_prompts,
+    (SELECT min(name) FROM aliases INDEXED BY aliases_by_digest
+     WHERE aliases.tenant = adapters.tenant AND aliases.digest = adapters.digest
+     AND name <> :auto) AS alias
+FROM adapters JOIN contents USING (digest)
+LEFT JOIN versions USING (tenant, digest) LEFT JOIN cards USING (tenant, digest)
+WHERE tenant = :tenant AND base_digest = :base AND version_of IS NULL
+    AND (alias IS NOT NULL OR example_prompts IS NOT NULL)
+ORDER BY registered_at DESC, digest LIMIT :limit
+"""
+"""Rows for `candidate_of`."""
 IS_EVICTABLE = "count(package) = count(*) AND max(is_pinned) = 0"
 """What a group has to fulfil."""
 
@@ -118,7 +131,19 @@ def manifest_of(row: Sequence[Any]) -> AdapterManifest:
         package=row[3],
         parent_digest=row[4],
         is_pinned=bool(row[5]),
+        version_of_digest=row[6],
         content=content_of(row[_NUM_OWN_COLUMNS:]),
+    )
+
+
+def candidate_of(row: Sequence[Any]) -> Candidate:
+    """A row of CANDIDATES as a candidate."""
+    return Candidate(
+        digest=row[0],
+        rank=row[1],
+        description=row[2],
+        example_prompts=() if row[3] is None else tuple(json.loads(row[3])),
+        alias=row[4],
     )
 
 

@@ -126,7 +126,32 @@ _V4 = """
 ALTER TABLE certificates ADD COLUMN tenant TEXT;
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4)
+# What a tenant says of its adapters, and which are lower-rank versions of which. `changes` counts
+# what was changed of a tenant's candidates.
+_V5 = """
+CREATE TABLE cards (
+    tenant TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    example_prompts TEXT NOT NULL,
+    PRIMARY KEY (tenant, digest),
+    FOREIGN KEY (tenant, digest) REFERENCES adapters (tenant, digest) ON DELETE CASCADE
+);
+CREATE TABLE versions (
+    tenant TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    version_of TEXT NOT NULL,
+    PRIMARY KEY (tenant, digest),
+    FOREIGN KEY (tenant, digest) REFERENCES adapters (tenant, digest) ON DELETE CASCADE,
+    FOREIGN KEY (tenant, version_of) REFERENCES adapters (tenant, digest) ON DELETE CASCADE
+) WITHOUT ROWID;
+CREATE INDEX versions_by_original ON versions (tenant, version_of);
+CREATE TABLE changes (
+    tenant TEXT NOT NULL PRIMARY KEY,
+    number INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5)
 """Statements that lead from version i to version i + 1. Appended to, never edited."""
 
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgelora.adapter_format import is_digest
 from edgelora.errors import AlreadyExistsError, QuotaExceededError
 from services.adapter_store.names import adapter_not_found
-from services.adapter_store.registry.manifest import AdapterContent, AdapterManifest, Alias
-from services.adapter_store.registry.registry import Registry
-from services.adapter_store.registry.rows import (
-    ADAPTER_COLUMNS,
-    CONTENT_COLUMNS,
-    adapter_row,
-    content_row,
-    places,
-)
+from services.adapter_store.registry.content_writer import ContentWriter
+from services.adapter_store.registry.manifest import AdapterManifest, Alias
+from services.adapter_store.registry.rows import ADAPTER_COLUMNS, adapter_row, places
+from services.adapter_store.registry.version_link import check_link
 from services.adapter_store.transactions import transaction
 
 MAX_ALIASES = 16
 """Of one adapter: names cost storage too, and a page tells all of its adapters' names."""
+
+MAX_VERSIONS = 16
+"""Of one adapter: all of them are looked at to choose one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class AliasWish:
     """Only if the alias has it now; 0 expects that there is none."""
 
 
-class RegistryWriter(Registry):
+class RegistryWriter(ContentWriter):
     """The connection that changes the registry. Used by one caller at a time, from any thread."""
 
     def add(
@@ -55,14 +53,18 @@ class RegistryWriter(Registry):
         certificate: str,
         *,
         alias: AliasWish | None,
+        example_prompts: Sequence[str] | None = None,
         max_adapters: int,
     ) -> tuple[AdapterManifest, Alias | None, bool]:
-        """Adds an adapter, and points an alias to it, both or neither.
+        """Adds an adapter, with its card, alias and link to its original: all of it or nothing.
 
         A digest never has two forms: what another tenant registered before, with this release for
         the same base model, keeps its own. Returns the adapter as stored (the first
-        registration wins), the alias, and whether the adapter is new to the tenant. Raises
-        QuotaExceededError and AlreadyExistsError.
+        registration wins; a later one replaces the card, the package and the original if it has
+        them), the alias, and whether the adapter is new to the tenant. `example_prompts`: those
+        of its card; None when it comes without one. Raises QuotaExceededError,
+        AlreadyExistsError, AdapterNotFoundError when the original is not the tenant's, and
+        InvalidRequestError when the adapter can be no version of it.
         """
         with transaction(self._connection):
             self._keep_content(
@@ -82,6 +84,11 @@ class RegistryWriter(Registry):
                     "UPDATE adapters SET package = ? WHERE tenant = ? AND digest = ?",
                     (manifest.package, manifest.tenant_id, manifest.digest),
                 )
+            if manifest.version_of_digest is not None:
+                self._link(manifest, manifest.version_of_digest)
+            if example_prompts is not None:
+                self._put_card(manifest, example_prompts)
+            self._note_change(manifest.tenant_id)
             pointed = None
             if alias is not None:
                 self.check_alias(manifest.tenant_id, alias, manifest.digest)
@@ -126,6 +133,7 @@ class RegistryWriter(Registry):
                 raise adapter_not_found("digest")
             if expected_generation is not None:
                 _check_generation(self.alias(tenant_id, name), expected_generation)
+            self._note_change(tenant_id)
             return self._point(tenant_id, name, digest)
 
     def set_pinned(self, tenant_id: str, digest: str, *, is_pinned: bool, max_pinned: int) -> None:
@@ -144,34 +152,13 @@ class RegistryWriter(Registry):
                 (is_pinned, tenant_id, digest),
             )
 
-    def evict(self, digest: str) -> tuple[str, ...]:
-        """Notes that a content leaves flash; returns the blobs nothing refers to any more."""
-        with transaction(self._connection):
-            content = self.content(digest)
-            if content is None or not content.is_on_flash:
-                return ()
-            self._connection.execute(
-                "UPDATE contents SET is_on_flash = 0 WHERE digest = ?", (digest,)
-            )
-            return self.unused(blob.name for blob in content.blobs)
-
-    def restore(
-        self, content: AdapterContent, certificate: str, *, certified_for: str | None
-    ) -> None:
-        """Notes that a content is back on flash. It may have been deleted meanwhile.
-
-        `certified_for`: the tenant whose files were verified; None when they were not.
-        """
-        with transaction(self._connection):
-            if self.content(content.digest) is not None:
-                self._keep_content(content, certificate, None, certified_for)
-
     def delete(self, tenant_id: str, reference: str) -> Removal:
-        """Removes an alias, or an adapter with all its aliases.
+        """Removes an alias, or an adapter with its aliases, its card and its links.
 
         Raises AdapterNotFoundError.
         """
         with transaction(self._connection):
+            self._note_change(tenant_id)
             if not is_digest(reference):
                 alias = self.alias(tenant_id, reference)
                 if alias is None:
@@ -197,45 +184,35 @@ class RegistryWriter(Registry):
             blobs = self.unused(blob.name for blob in manifest.content.blobs)
             return Removal(names, reference, blobs)
 
-    def write_usage(self, counters: Mapping[tuple[str, str], str]) -> None:
-        """Replaces counters; those of adapters that are gone are left out."""
-        with transaction(self._connection):
-            self._connection.executemany(
-                "INSERT OR REPLACE INTO usage (tenant, digest, counters) SELECT ?1, ?2, ?3 "
-                "WHERE EXISTS (SELECT 1 FROM adapters WHERE tenant = ?1 AND digest = ?2)",
-                [(*key, value) for key, value in counters.items()],
+    def _link(self, manifest: AdapterManifest, version_of: str) -> None:
+        original = self.get(manifest.tenant_id, version_of)
+        if original is None:
+            raise adapter_not_found("version_of_digest")
+        has_versions = bool(self.versions(manifest.tenant_id, manifest.digest))
+        check_link(original, manifest.content, has_versions=has_versions)
+        known = {each.digest for each in self.versions(manifest.tenant_id, version_of)}
+        if len(known) >= MAX_VERSIONS and manifest.digest not in known:
+            raise QuotaExceededError(
+                f"the adapter has {MAX_VERSIONS} lower-rank versions, the most allowed: "
+                "remove one first",
+                metadata={"max_versions": str(MAX_VERSIONS)},
             )
-
-    def _keep_content(
-        self,
-        content: AdapterContent,
-        certificate: str,
-        tenant_id: str | None,
-        certified_for: str | None,
-    ) -> None:
-        known = self.content(content.digest)
-        if (
-            known is not None
-            and known.is_on_flash
-            and known.base_digest == content.base_digest
-            # A probe may change the form: one tenant's must not change what another one has.
-            and set(self.owners(content.digest)) - {tenant_id}
-            and _release(self.certificate(content.digest)) == _release(certificate)
-        ):
-            return
-        # An upsert: adapters refer to the row.
-        columns = [column.strip() for column in CONTENT_COLUMNS.split(",")]
-        updates = ", ".join(f"{column} = excluded.{column}" for column in columns[1:])
         self._connection.execute(
-            f"INSERT INTO contents ({CONTENT_COLUMNS}) VALUES ({places(CONTENT_COLUMNS)}) "  # noqa: S608
-            f"ON CONFLICT (digest) DO UPDATE SET {updates}",
-            content_row(content),
+            "INSERT INTO versions (tenant, digest, version_of) VALUES (?, ?, ?) "
+            "ON CONFLICT (tenant, digest) DO UPDATE SET version_of = excluded.version_of",
+            (manifest.tenant_id, manifest.digest, version_of),
+        )
+
+    def _put_card(self, manifest: AdapterManifest, example_prompts: Sequence[str]) -> None:
+        key = manifest.tenant_id, manifest.digest
+        self._connection.execute(
+            "UPDATE adapters SET description = ? WHERE tenant = ? AND digest = ?",
+            (manifest.description, *key),
         )
         self._connection.execute(
-            "INSERT INTO certificates (digest, document, tenant) VALUES (?, ?, ?) "
-            "ON CONFLICT (digest) DO UPDATE SET document = excluded.document, "
-            "tenant = coalesce(excluded.tenant, tenant)",
-            (content.digest, certificate, certified_for),
+            "INSERT INTO cards (tenant, digest, example_prompts) VALUES (?, ?, ?) "
+            "ON CONFLICT (tenant, digest) DO UPDATE SET example_prompts = excluded.example_prompts",
+            (*key, json.dumps(example_prompts, ensure_ascii=False)),
         )
 
     def _retire(self, tenant_id: str, alias: Alias) -> None:
@@ -262,11 +239,6 @@ class RegistryWriter(Registry):
             (tenant_id, name, digest),
         ).fetchone()
         return Alias(name=row[0], digest=row[1], generation=row[2])
-
-
-def _release(certificate: str | None) -> str | None:
-    """The release that issued a certificate; None before there were any."""
-    return None if certificate is None else str(json.loads(certificate)["edgelora"])
 
 
 def _check_generation(current: Alias | None, expected: int) -> None:

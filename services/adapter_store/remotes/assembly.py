@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from edgelora.adapter_format import MAX_CONFIG_BYTES
+from edgelora.adapter_format.card import MAX_CARD_BYTES
 from services.adapter_store.remotes.fetcher import RemoteFetcher
 from services.adapter_store.remotes.name_lookup import Resolve, system_resolve
 from services.adapter_store.remotes.opening import RemoteOpening
@@ -53,7 +54,10 @@ def assemble_fetcher(
     )
     quarantine.sweep()
     limits = PackageLimits(
-        config=MAX_CONFIG_BYTES, weights=max_weights_bytes, probe=MAX_PROBE_BYTES
+        config=MAX_CONFIG_BYTES,
+        weights=max_weights_bytes,
+        probe=MAX_PROBE_BYTES,
+        card=MAX_CARD_BYTES,
     )
     opening = RemoteOpening(
         limits=limits,

@@ -35,7 +35,7 @@ from services.chassis.logs import get_logger
 Progress = Callable[[int, int], None]
 """Called with the bytes that are here and the bytes of the package."""
 
-_ORDER: tuple[PackageFile, ...] = ("config", "probe", "encoded", "weights")
+_ORDER: tuple[PackageFile, ...] = ("config", "probe", "card", "encoded", "weights")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +231,7 @@ class RemoteFetcher:
             config_path=paths["config"],
             weights_path=paths["weights"],
             probe_path=paths.get("probe"),
+            card_path=paths.get("card"),
             encoded_path=paths.get("encoded"),
             weights_bytes=weights.size_bytes,
             weights_sha256=bytes.fromhex(weights.digest.removeprefix("sha256:")),

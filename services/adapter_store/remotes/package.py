@@ -21,15 +21,17 @@ from edgelora.adapter_package import (
     MANIFEST_MEDIA_TYPE,
     TAG_ANNOTATION,
 )
+from edgelora.adapter_upload import FILE_NAMES
 from edgelora.errors import AdapterRejectedError
 from services.adapter_store.remotes.failures import FailureKind, RemoteFailure, absent
 from services.adapter_store.remotes.reference import PackageReference
 
-PackageFile = Literal["config", "weights", "probe", "encoded"]
+PackageFile = Literal["config", "weights", "probe", "card", "encoded"]
 FILES: Mapping[str, PackageFile] = {
     "adapter_config.json": "config",
     "adapter_model.safetensors": "weights",
     "probe.jsonl": "probe",
+    "card.json": "card",
 }
 """Name in a layer's annotation -> which file it is. Beside these only encoded forms are fetched."""
 MAX_MANIFEST_BYTES = 256 * 1024
@@ -47,6 +49,7 @@ class PackageLimits:
     config: int
     weights: int
     probe: int
+    card: int
 
     def of(self, file: PackageFile) -> int:
         """The limit of one file."""
@@ -54,6 +57,7 @@ class PackageLimits:
             "config": self.config,
             "weights": self.weights,
             "probe": self.probe,
+            "card": self.card,
             "encoded": self.weights,
         }[file]
 
@@ -77,7 +81,7 @@ class PackageManifest:
     digest: str
     """Of the manifest's own bytes."""
     layers: Mapping[PackageFile, Layer]
-    """Always config and weights; a probe when the package has one."""
+    """Always config and weights; probe and card when the package has them."""
     encoded: tuple[Layer, ...]
     """What is said to be encoded forms. Malformed ones are left out: a package is good without."""
 
@@ -136,7 +140,7 @@ def parse_manifest(
         elif layers.setdefault(layer.file, layer) is not layer:
             raise _unusable("two of its layers have the same file name")
     for name, file in FILES.items():
-        if file != "probe" and file not in layers:
+        if name in FILE_NAMES and file not in layers:
             raise _unusable(f"no layer is annotated as {name}")
     return PackageManifest(digest=digest, layers=layers, encoded=tuple(encoded))
 

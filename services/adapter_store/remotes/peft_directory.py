@@ -6,7 +6,7 @@ import hashlib
 from contextlib import AbstractAsyncContextManager, aclosing
 
 from edgelora.adapter_package import LAYER_MEDIA_TYPES, Blob, package_documents
-from edgelora.adapter_upload import PROBE_NAME
+from edgelora.adapter_upload import FILE_NAMES
 from services.adapter_store.remotes.blocking_tree import BlockingTree
 from services.adapter_store.remotes.failures import FailureKind, RemoteFailure, absent
 from services.adapter_store.remotes.package import (
@@ -42,7 +42,7 @@ class PeftDirectorySource:
             try:
                 blobs[name] = await self._hash(reference, name)
             except RemoteFailure as failure:
-                if failure.kind is not FailureKind.ABSENT or name != PROBE_NAME:
+                if failure.kind is not FailureKind.ABSENT or name in FILE_NAMES:
                     raise
         _, manifest = package_documents(blobs)
         return parse_manifest(manifest, self._limits, expected_digest=reference.digest)

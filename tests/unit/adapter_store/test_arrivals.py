@@ -18,6 +18,7 @@ FILES = AdapterFiles(
     config=Path("/nowhere/config"),
     weights=Path("/nowhere/weights"),
     probe=None,
+    card=None,
     weights_bytes=1,
     weights_sha256=b"",
 )
