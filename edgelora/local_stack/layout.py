@@ -68,6 +68,11 @@ class StackLayout:
         return self.home / "remotes.toml"
 
     @property
+    def router_file(self) -> Path:
+        """The router of `edgelora router train`, or absent: then the package's own serves."""
+        return self.home / "router" / "router.safetensors"
+
+    @property
     def logs(self) -> Path:
         return self.home / "logs"
 

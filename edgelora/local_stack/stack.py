@@ -26,6 +26,7 @@ from services.chassis.healthcheck import is_serving
 
 REDIS = "redis"
 _PROBE_TIMEOUT_S = 2.0
+_ROUTER_FILE = "EDGELORA_SCHEDULER_ROUTER_FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,7 @@ def _specs(
             model_dir=layout.home / "models" / options.model,
             store_dir=layout.home / "adapters",
             remotes_file=_remotes_file(layout, environ),
+            router_file=None if _ROUTER_FILE in environ else layout.router_file,
             gateway_dir=layout.home / "gateway",
             pids_dir=layout.pids,
         )

@@ -35,6 +35,8 @@ class Wiring:
     store_dir: Path
     remotes_file: Path | None
     """Where the operator names the remotes; None leaves it to the launcher's environment."""
+    router_file: Path | None
+    """Where the operator's router is, or will be; None leaves it to the launcher's environment."""
     gateway_dir: Path
     pids_dir: Path
 
@@ -79,6 +81,11 @@ def service_environments(wiring: Wiring) -> dict[str, dict[str, str]]:
             "EDGELORA_SCHEDULER_MONITOR_ADDRESS": to["monitor"],
             "EDGELORA_SCHEDULER_WORKERS": f"{WORKER}={to['inference']}",
             "EDGELORA_SCHEDULER_SEAL_KEY_FILE": str(wiring.seal_key_file),
+            **(
+                {"EDGELORA_SCHEDULER_ROUTER_FILE": str(wiring.router_file)}
+                if wiring.router_file
+                else {}
+            ),
         },
         "gateway": {
             "EDGELORA_GATEWAY_ADDRESS": to["gateway"],

@@ -21,6 +21,10 @@ from services.scheduler.pressure.run_limits import WorkerLimits
 from services.scheduler.pressure.watch import MonitorWatch
 from services.scheduler.request_queue import RequestQueue
 from services.scheduler.roster import Roster
+from services.scheduler.routing.adapter_choice import AdapterChoice
+from services.scheduler.routing.auto_selection import AutoSelection
+from services.scheduler.routing.candidates import CandidateCache
+from services.scheduler.routing.router_source import RouterSource, packaged_file
 from services.scheduler.schedule import Schedule
 from services.scheduler.servicer import SchedulerServicer
 from services.scheduler.store import AdapterStore
@@ -64,8 +68,20 @@ async def main(environ: Mapping[str, str]) -> None:
         admission = PressureAdmission(
             pressure, store, boot_clock_s, retry_after_s=config.pressure.retry_after_s
         )
+        choice = AdapterChoice(
+            RouterSource([*config.routing.files, packaged_file()], boot_clock_s),
+            CandidateCache(store),
+            config.routing.rules,
+            boot_clock_s,
+        )
         servicer = SchedulerServicer(
-            dispatcher, schedule, pressure, admission, sealer, boot_clock_s
+            dispatcher,
+            schedule,
+            pressure,
+            admission,
+            AutoSelection(choice, pressure),
+            sealer,
+            boot_clock_s,
         )
         host.add(add_SchedulerServiceServicer_to_server, servicer, "edgelora.v1.SchedulerService")
         async with host.serving(), asyncio.TaskGroup() as group:

@@ -9,6 +9,7 @@ from services.chassis.settings import ConfigError, Settings
 from services.scheduler.pressure.settings import PressureSettings
 from services.scheduler.request import Priority
 from services.scheduler.request_queue import QueueLimits
+from services.scheduler.routing.settings import RoutingSettings
 
 PREFIX = "EDGELORA_SCHEDULER_"
 _MAX_PLACES = 4096
@@ -48,6 +49,8 @@ class SchedulerConfig:
     """HEARTBEAT: how often a worker must show that it does not hang, default 1s."""
     pressure: PressureSettings
     """What the device's state takes away."""
+    routing: RoutingSettings
+    """How adapters are chosen for requests that name none."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> SchedulerConfig:
@@ -87,6 +90,7 @@ class SchedulerConfig:
             store_timeout_s=settings.duration_s("STORE_TIMEOUT", 2.0),
             heartbeat_s=settings.duration_s("HEARTBEAT", 1.0),
             pressure=PressureSettings.read(settings),
+            routing=RoutingSettings.read(settings),
         )
         settings.finish()
         return config

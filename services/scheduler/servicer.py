@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -10,10 +10,12 @@ import grpc
 import structlog
 from google.protobuf.duration_pb2 import Duration
 
-from edgelora.errors import InvalidRequestError
+from edgelora.errors import AdapterNotFoundError, InvalidRequestError
 from edgelora.v1 import scheduler_service_pb2 as pb
 from edgelora.v1 import scheduler_service_pb2_grpc as rpc
+from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.generation_pb2 import PriorityClass
+from edgelora.v1.routing_pb2 import Routing
 from edgelora.v1.ticket_pb2 import Sealed, TenantClaim, Ticket
 from services.chassis.claims import open_claim, seal_ticket
 from services.chassis.sealing import Sealer
@@ -25,6 +27,7 @@ from services.scheduler.pressure.current import CurrentPressure
 from services.scheduler.pressure.ladder import Serving
 from services.scheduler.pressure.messages import restriction_message
 from services.scheduler.request import Priority, Request
+from services.scheduler.routing.auto_selection import AutoSelection
 from services.scheduler.schedule import Schedule
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -39,6 +42,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         schedule: Schedule,
         pressure: CurrentPressure,
         admission: PressureAdmission,
+        auto: AutoSelection,
         sealer: Sealer,
         clock: Callable[[], float],
     ) -> None:
@@ -46,6 +50,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         self._schedule = schedule
         self._pressure = pressure
         self._admission = admission
+        self._auto = auto
         self._sealer = sealer
         self._clock = clock
 
@@ -64,7 +69,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         # An overloaded node, or one without memory, answers at once, without asking the store.
         self._admission.require_class(priority)
         self._schedule.require_room(priority, claim.tenant_id, asked_at_s)
-        admitted = await self._admission.admit(request, request.adapters)
+        selections, routing, admitted = await self._admit(request, claim.tenant_id)
         waiting = Request(
             ticket_id=uuid4().hex,
             tenant_id=claim.tenant_id,
@@ -83,12 +88,12 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         context.add_done_callback(
             lambda _: self._dispatcher.leave(waiting, was_delivered=False)  # type: ignore[arg-type]
         )
-        yield _queued(position, admitted)
+        yield _queued(position, admitted, routing)
         lease = await self._dispatcher.wait(waiting)
         promised = admitted
-        admitted = await self._admission.admit_again(request, request.adapters, priority, promised)
+        admitted = await self._admission.admit_again(request, selections, priority, promised)
         if admitted is not promised:
-            yield _queued(0, admitted)
+            yield _queued(0, admitted, routing)
         structlog.contextvars.bind_contextvars(
             ticket_id=waiting.ticket_id,
             worker=lease.worker,
@@ -156,6 +161,20 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
             ],
         )
 
+    async def _admit(
+        self, request: pb.AcquireRequest, tenant_id: str
+    ) -> tuple[Sequence[AdapterSelection], Routing | None, Admitted]:
+        """Lets the router choose where it is asked to, and decides how the choice is served."""
+        selections, routing = await self._auto.choose(request, tenant_id)
+        try:
+            return selections, routing, await self._admission.admit(request, selections)
+        except AdapterNotFoundError:
+            if routing is None:
+                raise
+        # The chosen adapter was deleted since the store listed it; the next list is without it.
+        selections, routing = await self._auto.choose(request, tenant_id)
+        return selections, routing, await self._admission.admit(request, selections)
+
     def _open_claim(self, sealed: Sealed) -> TenantClaim:
         claim = open_claim(self._sealer, sealed, self._clock())
         structlog.contextvars.bind_contextvars(
@@ -190,12 +209,13 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         return duration
 
 
-def _queued(position: int, admitted: Admitted) -> pb.AcquireResponse:
+def _queued(position: int, admitted: Admitted, routing: Routing | None) -> pb.AcquireResponse:
     return pb.AcquireResponse(
         queued=pb.Queued(
             position=position,
             adapters=admitted.serving.adapters,
             degradations=admitted.degradations,
+            routing=routing,
         )
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 from google.protobuf.duration_pb2 import Duration
@@ -13,9 +13,8 @@ from edgelora.routing import DeviceState
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.routing_pb2 import RoutedAdapter, Routing
 from edgelora.v1.scheduler_service_pb2 import AcquireRequest
-from services.scheduler.pressure.device import DeviceState as DevicePressure
+from services.scheduler.pressure.current import CurrentPressure
 from services.scheduler.pressure.device import PressureLevel
-from services.scheduler.pressure.restrictions import Restrictions
 from services.scheduler.routing.adapter_choice import AdapterChoice, Choice
 
 _SEVERITIES = {
@@ -28,10 +27,7 @@ _SEVERITIES = {
 class AutoSelection:
     """Puts chosen adapters in the place of `auto`."""
 
-    def __init__(
-        self, choice: AdapterChoice, pressure: Callable[[], tuple[DevicePressure, Restrictions]]
-    ) -> None:
-        """`pressure`: the state of the device now, and what it takes away."""
+    def __init__(self, choice: AdapterChoice, pressure: CurrentPressure) -> None:
         self._choice = choice
         self._pressure = pressure
 
@@ -45,8 +41,7 @@ class AutoSelection:
         """
         if not _is_auto(request):
             return request.adapters, None
-        device, restrictions = self._pressure()
-        ceiling = restrictions.rank_ceiling
+        device, ceiling = self._pressure.device, self._pressure.restrictions.rank_ceiling
         choice = await self._choice.choose(
             request.claim,
             tenant_id,

@@ -61,6 +61,8 @@ class RouterSource:
         self._seen = found
         path, _ = found
         try:
+            if not path.is_file():
+                raise RouterFileError("it is no file")  # a pipe would hold the reader up
             self._router = Router.load(path)
         except (RouterFileError, OSError) as error:
             self._fault = "has a router file that can not be read"

@@ -17,7 +17,7 @@ _MAX_LOSS = 100.0
 class RoutingSettings:
     """The router's file and the bounds of its decisions."""
 
-    file: Path | None
+    files: tuple[Path, ...]
     """ROUTER_FILE: a file of `edgelora router train`; while there is none, the package's own."""
     rules: RoutingRules
     """ROUTER_TOP_K (2): most adapters of a mix. ROUTER_MIN_SHARE (0.1): least share of the best
@@ -30,7 +30,7 @@ class RoutingSettings:
         """Reads the settings; mistakes are kept for `settings.finish`."""
         file = settings.path("ROUTER_FILE", Path())
         return cls(
-            file=None if file == Path() else file,
+            files=() if file == Path() else (file,),
             rules=RoutingRules(
                 top_k=settings.integer("ROUTER_TOP_K", 2, low=1, high=_MAX_TOP_K),
                 min_share=settings.number("ROUTER_MIN_SHARE", 0.1, low=0.0, high=1.0),

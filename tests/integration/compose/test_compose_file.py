@@ -174,6 +174,7 @@ def test_the_settings_are_those_of_the_local_stack():
             model_dir=paths,
             store_dir=paths,
             remotes_file=None,
+            router_file=None,
             gateway_dir=paths,
             pids_dir=paths,
         )

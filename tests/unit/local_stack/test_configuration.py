@@ -65,6 +65,7 @@ def environments(tmp_path):
             model_dir=Path("/models/m"),
             store_dir=Path("/adapters"),
             remotes_file=Path("/remotes.toml"),
+            router_file=Path("/router.safetensors"),
             gateway_dir=Path("/gateway"),
             pids_dir=Path("/pids"),
         )

@@ -1,0 +1,150 @@
+"""What is kept of each tenant's candidates: fresh, its own, and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from edgelora.errors import ServiceUnavailableError
+from services.scheduler.routing.candidates import CandidateCache
+from tests.support.candidate_shelf import CandidateShelf, claim_of
+from tests.support.small_router import small_router
+
+
+class CountingRouter:
+    """The small router, which counts the cards it reads."""
+
+    def __init__(self) -> None:
+        self._router = small_router()
+        self.num_read = 0
+
+    def prototype(self, description, examples):
+        self.num_read += 1
+        return self._router.prototype(description, examples)
+
+    def table(self, prototypes):
+        return self._router.table(prototypes)
+
+
+@pytest.fixture
+def shelf():
+    return CandidateShelf()
+
+
+def digests(candidate_set) -> list[str]:
+    return [candidate.digest for candidate in candidate_set.candidates]
+
+
+async def test_a_card_is_read_once_until_it_changes(shelf):
+    cache, router = CandidateCache(shelf), CountingRouter()
+    shelf.put("acme", 1, "Write a mail")
+    two = shelf.put("acme", 2, "Bake a cake")
+    first, _ = await cache.current(claim_of("acme"), "acme", router)
+    again, _ = await cache.current(claim_of("acme"), "acme", router)
+    assert again is first
+    assert shelf.num_listed == [2, 0]
+    assert router.num_read == 2
+    shelf.put("acme", 1, "Write a letter")
+    changed, _ = await cache.current(claim_of("acme"), "acme", router)
+    assert router.num_read == 3
+    assert changed.candidates[1].digest == two
+    assert changed.candidates[1].prototype is first.candidates[1].prototype
+
+
+async def test_new_and_deleted_adapters_count_at_once(shelf):
+    cache, router = CandidateCache(shelf), small_router()
+    one = shelf.put("acme", 1, "Write a mail")
+    known, _ = await cache.current(claim_of("acme"), "acme", router)
+    assert digests(known) == [one]
+    two = shelf.put("acme", 2, "Bake a cake")
+    known, _ = await cache.current(claim_of("acme"), "acme", router)
+    assert digests(known) == [one, two]
+    shelf.delete("acme", one)
+    known, _ = await cache.current(claim_of("acme"), "acme", router)
+    assert digests(known) == [two]
+
+
+async def test_residency_is_fresh_while_the_candidates_are_known(shelf):
+    cache, router = CandidateCache(shelf), small_router()
+    one = shelf.put("acme", 1, "Write a mail")
+    for resident in (set(), {one}, set()):
+        shelf.resident = resident
+        _, told = await cache.current(claim_of("acme"), "acme", router)
+        assert told == resident
+
+
+async def test_a_description_alone_is_enough_and_nothing_at_all_is_not(shelf):
+    cache = CandidateCache(shelf)
+    told = shelf.put("acme", 1, description="Writes mails")
+    shelf.put("acme", 2)
+    shelf.put("acme", 3, " ", description="\n")
+    known, _ = await cache.current(claim_of("acme"), "acme", small_router())
+    assert digests(known) == [told]
+
+
+async def test_another_router_reads_all_cards_again(shelf):
+    cache = CandidateCache(shelf)
+    shelf.put("acme", 1, "Write a mail")
+    old, new = CountingRouter(), CountingRouter()
+    for router in (old, new, new):
+        known, _ = await cache.current(claim_of("acme"), "acme", router)
+        assert known.router is router
+    assert (old.num_read, new.num_read) == (1, 1)
+
+
+async def test_requests_that_come_together_read_the_cards_once(shelf):
+    cache, router = CandidateCache(shelf), CountingRouter()
+    for number in range(8):
+        shelf.put("acme", number, "Write a mail")
+    await asyncio.gather(*(cache.current(claim_of("acme"), "acme", router) for _ in range(10)))
+    assert router.num_read == 8
+
+
+async def test_tenants_share_nothing_even_where_they_have_the_same_adapter(shelf):
+    """A card another tenant has read already must not be quicker to read: it would tell of it."""
+    cache, router = CandidateCache(shelf), CountingRouter()
+    for tenant_id in ("acme", "mallory"):
+        shelf.put(tenant_id, 1, "Write a mail")
+        await cache.current(claim_of(tenant_id), tenant_id, router)
+    assert router.num_read == 2
+
+
+async def test_what_is_kept_is_bounded_and_the_least_recent_tenant_goes(shelf):
+    cache, router = CandidateCache(shelf, max_examples=25), CountingRouter()
+    for tenant_id in ("a", "b", "c"):
+        shelf.put(tenant_id, 1, *(f"prompt {number}" for number in range(10)))
+
+    async def ask(tenant_id: str) -> None:
+        await cache.current(claim_of(tenant_id), tenant_id, router)
+
+    for tenant_id in ("a", "b", "a", "c", "a", "b"):
+        await ask(tenant_id)
+    assert router.num_read == 4, "only b was read twice"
+
+
+async def test_one_tenant_larger_than_the_bound_is_served_all_the_same(shelf):
+    cache = CandidateCache(shelf, max_examples=5)
+    shelf.put("a", 1, *(f"prompt {number}" for number in range(10)))
+    for _ in range(2):
+        known, _ = await cache.current(claim_of("a"), "a", small_router())
+        assert len(known.table.examples) == 10
+
+
+async def test_a_store_that_is_away_is_told(shelf):
+    shelf.is_away = True
+    with pytest.raises(ServiceUnavailableError, match="adapter store"):
+        await CandidateCache(shelf).current(claim_of("acme"), "acme", small_router())
+
+
+async def test_adapters_above_the_ceiling_or_of_unknown_rank_are_not_to_be_had(shelf):
+    ranks = {8: shelf.put("a", 1, "one", rank=8), 16: shelf.put("a", 2, "two", rank=16)}
+    shelf.put("a", 3, "three", rank=0)
+    known, _ = await CandidateCache(shelf).current(claim_of("a"), "a", small_router())
+    assert len(known.allowed(None)[0]) == 3
+    candidates, table = known.allowed(8)
+    assert [each.digest for each in candidates] == [ranks[8]]
+    np.testing.assert_array_equal(table.means, known.table.means[:1])
+    assert [each.digest for each in known.allowed(16)[0]] == [ranks[8], ranks[16]]
+    assert len(known.allowed(7)[0]) == len(known.allowed(7)[1].means) == 0
