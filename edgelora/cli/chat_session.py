@@ -24,7 +24,7 @@ class ChatSession:
     system: str | None
     user: str
     """Who of the tenant's people asks; may be empty."""
-    degradation: DegradationPreference = DegradationPreference()
+    degradation: DegradationPreference = field(default_factory=DegradationPreference)
     """What to do while the device is under pressure."""
     _turns: list[tuple[str, str]] = field(default_factory=list)
 
