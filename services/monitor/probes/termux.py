@@ -20,6 +20,7 @@ from services.monitor.sample import BatteryState
 
 SENSOR = "termux_battery"
 _MAX_OUTPUT_BYTES = 16 * 1024
+_END_S = 1.0
 _STATES = {
     "CHARGING": BatteryState.CHARGING,
     "DISCHARGING": BatteryState.DISCHARGING,
@@ -129,4 +130,7 @@ async def _output_of(command: str) -> bytes:
         # The command starts others: all of them end.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        with suppress(TimeoutError):  # one that cannot be killed is left behind
+            async with asyncio.timeout(_END_S):
+                await process.communicate()
     raise ValueError("the output is too long")

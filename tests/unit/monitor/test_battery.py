@@ -6,14 +6,14 @@ import errno
 
 import pytest
 
-from services.monitor.pressure import DevicePressure, PressureLevel
+from services.monitor.pressure import PressureLevel
 from services.monitor.sample import BatteryState
 
 
 @pytest.fixture
-def level(device, config, clock):
-    """The battery pressure of the device as it is now, with no past."""
-    return lambda: DevicePressure(config.thresholds).update(device.sample(), clock()).battery
+def level(device, pressure_of):
+    """The battery's level of the device as it is now, with no past."""
+    return lambda: pressure_of(device.sample()).battery.level
 
 
 def test_no_power_supply_class_is_unknown(device, level):
@@ -60,7 +60,7 @@ def test_an_unknown_status_is_no_discharge_N06(sysfs, level):
 
 @pytest.mark.parametrize(
     ("capacity", "expected"),
-    [(21, "NORMAL"), (20, "ELEVATED"), (11, "ELEVATED"), (10, "CRITICAL"), (0, "CRITICAL")],
+    [(20, "NORMAL"), (19, "ELEVATED"), (10, "ELEVATED"), (9, "CRITICAL"), (0, "CRITICAL")],
 )
 def test_a_low_battery_that_discharges(sysfs, level, capacity, expected):
     sysfs.add_supply("BAT0", type="Battery", capacity=capacity, status="Discharging")

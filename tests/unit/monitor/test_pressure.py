@@ -8,26 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.monitor.pressure import (
-    DevicePressure,
-    DimensionPressure,
-    PressureLevel,
-    Thresholds,
-    temperature_severity,
-)
-from services.monitor.sample import DeviceSample, ThermalZone, ZoneRole
+from services.monitor.pressure import PressureLevel, Reading, SourcePressure, Thresholds
 
-THRESHOLDS = Thresholds(elevated=45.0, critical=60.0, band=5.0)
 DWELL_S = 10.0
+HEAT = Thresholds(elevated=45.0, critical=60.0, band=5.0, dwell_s=DWELL_S)
+CHARGE = Thresholds(elevated=0.2, critical=0.1, band=0.03, dwell_s=DWELL_S, is_low_bad=True)
 
 celsius = st.floats(-40.0, 150.0)
 in_band = st.floats(55.0, 59.99)
 
 
-def run(values, step_s=1.0):
+def run(values, step_s=1.0, thresholds=HEAT):
     """The level after each reading, one a step."""
-    dimension = DimensionPressure(THRESHOLDS, DWELL_S)
-    return [dimension.update(value, index * step_s) for index, value in enumerate(values)]
+    source = SourcePressure(thresholds)
+    levels = []
+    for index, value in enumerate(values):
+        reading = None if value is None else Reading(sensor="s", judged=value, shown=value)
+        source.update(reading, index * step_s)
+        levels.append(source.level)
+    return levels
 
 
 @pytest.mark.parametrize(
@@ -72,6 +71,39 @@ def test_unknown_is_its_own_level_and_no_calm():
     assert levels[-1] is PressureLevel.CRITICAL
 
 
+def test_a_battery_recovers_only_beyond_its_band():
+    levels = run([0.5, 0.2, 0.19, 0.09] + [0.12] * 15 + [0.229] * 15 + [0.24] * 12, 1.0, CHARGE)
+    assert [level.name for level in levels] == (
+        ["NORMAL", "NORMAL", "ELEVATED", "CRITICAL"]
+        + ["CRITICAL"] * 25
+        + ["ELEVATED"] * 15
+        + ["NORMAL"] * 2
+    )
+
+
+@given(st.floats(-40.0, 150.0), st.floats(0.0, 20.0), st.floats(0.0, 30.0))
+def test_one_degree_to_and_fro_changes_at_most_twice_a_minute_F19(middle, band, dwell_s):
+    """Even without a band: within a dwell, a reading that comes back is no calm."""
+    thresholds = Thresholds(
+        elevated=45.0, critical=60.0, band=band, dwell_s=max(dwell_s, 2.0 if band < 2.0 else 0.0)
+    )
+    levels = run([middle + (index % 2) for index in range(60)], 1.0, thresholds)
+    assert sum(before != after for before, after in pairwise(levels)) <= 2
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0.0, 1.0)), max_size=60))
+def test_unknown_is_where_nothing_is_read_and_nowhere_else(values):
+    for value, level in zip(values, run(values, 1.0, CHARGE), strict=True):
+        assert (level is PressureLevel.UNKNOWN) == (value is None)
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)), max_size=80))
+def test_an_emptier_battery_never_gives_a_lower_level(pairs):
+    full = run([max(pair) for pair in pairs], 1.0, CHARGE)
+    empty = run([min(pair) for pair in pairs], 1.0, CHARGE)
+    assert all(low <= high for low, high in zip(full, empty, strict=True))
+
+
 @given(st.lists(in_band, max_size=60), st.booleans(), st.floats(0.1, 30.0))
 def test_no_flapping_inside_the_band(values, was_critical, step_s):
     start = 60.0 if was_critical else 50.0
@@ -103,36 +135,3 @@ def test_the_level_is_at_least_what_the_reading_says_and_falls_no_faster_than_th
         calm = values[max(0, fall - int(DWELL_S)) : fall + 1]
         assert len(calm) == DWELL_S + 1
         assert max(calm) < 55.0
-
-
-def zone(temperature, trip=None):
-    return ThermalZone(
-        sensor="z",
-        name="cpu",
-        temperature_celsius=temperature,
-        trip_celsius=trip,
-        role=ZoneRole.PROCESSOR,
-    )
-
-
-def test_the_hardwares_own_trip_point_is_critical_whatever_the_settings_say():
-    lenient = Thresholds(elevated=100.0, critical=120.0, band=5.0)
-    assert temperature_severity([zone(94.0, 95.0)], lenient) == 94.0
-    assert temperature_severity([zone(95.0, 95.0), zone(30.0)], lenient) == 120.0
-    assert temperature_severity([], lenient) is None
-
-
-def test_all_dimensions_of_an_unknown_device_are_unknown(config):
-    pressure = DevicePressure(config.thresholds).update(DeviceSample(), 0.0)
-    levels = {pressure.temperature, pressure.memory, pressure.battery}
-    assert levels == {PressureLevel.UNKNOWN}
-
-
-@pytest.mark.parametrize(
-    ("share", "level"), [(0.79, "NORMAL"), (0.8, "ELEVATED"), (0.85, "CRITICAL")]
-)
-def test_memory(config, share, level):
-    sample = DeviceSample(
-        memory_total_bytes=10_000, memory_available_bytes=round(10_000 * (1 - share))
-    )
-    assert DevicePressure(config.thresholds).update(sample, 0.0).memory.name == level

@@ -8,11 +8,13 @@ import errno
 import pytest
 from structlog.testing import capture_logs
 
+from services.monitor.device_pressure import DevicePressure
 from services.monitor.history import History
 from services.monitor.last_values import LastValues
-from services.monitor.pressure import DevicePressure, Pressure, PressureLevel
+from services.monitor.pressure import PressureLevel
 from services.monitor.pressure_board import PressureBoard
-from services.monitor.sample import DeviceSample
+from services.monitor.reports import Reports
+from services.monitor.sample import DeviceSample, ReportedReadings
 from services.monitor.sampler import Sampler
 
 
@@ -22,12 +24,15 @@ class Bench:
     def __init__(self, read, config, clock):
         self.clock = clock
         self.last_values = LastValues(config.hold_s)
-        self.board = PressureBoard()
+        self.reports = Reports(config.hold_s)
+        pressure = DevicePressure(config.thresholds, config.reported_zones, clock())
+        self.board = PressureBoard(pressure.current)
         self.history = History(5)
         self.sampler = Sampler(
             read,
             self.last_values,
-            DevicePressure(config.thresholds),
+            self.reports,
+            pressure,
             self.history,
             self.board,
             clock=clock,
@@ -38,6 +43,10 @@ class Bench:
         await self.sampler.sample()
         self.sampler.judge()
         self.clock.advance(1.0)
+
+    @property
+    def levels(self):
+        return self.board.current.levels
 
     @property
     def now(self):
@@ -57,15 +66,15 @@ async def test_one_missing_reading_keeps_the_last_for_three_seconds_N09(bench, s
     sysfs.remove("sys/class/power_supply/BAT0/capacity")
     for _ in range(3):
         await bench.tick()
-        assert bench.board.current.temperature is PressureLevel.NORMAL
-        assert bench.board.current.battery is PressureLevel.NORMAL
+        assert bench.levels["temperature"] is PressureLevel.NORMAL
+        assert bench.levels["battery"] is PressureLevel.NORMAL
     await bench.tick()
     assert bench.now.temperature_celsius is None
-    assert bench.board.current.temperature is PressureLevel.UNKNOWN
-    assert bench.board.current.battery is PressureLevel.UNKNOWN
+    assert bench.levels["temperature"] is PressureLevel.UNKNOWN
+    assert bench.levels["battery"] is PressureLevel.UNKNOWN
     sysfs.fail(zone, None)
     await bench.tick()
-    assert bench.board.current.temperature is PressureLevel.NORMAL
+    assert bench.levels["temperature"] is PressureLevel.NORMAL
 
 
 async def test_a_battery_that_is_gone_on_one_call_in_ten_is_never_unknown_N09(bench, sysfs):
@@ -74,7 +83,7 @@ async def test_a_battery_that_is_gone_on_one_call_in_ten_is_never_unknown_N09(be
         for file in ("type", "capacity", "status"):
             sysfs.fail(f"{battery}/{file}", errno.ENODEV if index % 10 == 9 else None)
         await bench.tick()
-        assert bench.board.current.battery is PressureLevel.NORMAL
+        assert bench.levels["battery"] is PressureLevel.NORMAL
 
 
 async def test_a_gap_of_the_processor_sensor_does_not_let_others_throttle_N10(bench, sysfs):
@@ -84,7 +93,7 @@ async def test_a_gap_of_the_processor_sensor_does_not_let_others_throttle_N10(be
     sysfs.fail(package, errno.EBUSY)
     await bench.tick()
     assert bench.now.temperature_celsius == 30.0
-    assert bench.board.current.temperature is PressureLevel.NORMAL
+    assert bench.levels["temperature"] is PressureLevel.NORMAL
 
 
 async def test_a_probe_that_fails_unforeseen_costs_one_sample_N09(config, clock):
@@ -110,22 +119,50 @@ async def test_a_sampler_that_hangs_makes_everything_unknown(bench, sysfs):
     sysfs.add_zone(0, "cpu-thermal", 65000)
     sysfs.set_memory(total_kib=1000, available_kib=900)
     await bench.tick()
-    assert bench.board.current.temperature is PressureLevel.CRITICAL
+    assert bench.levels["temperature"] is PressureLevel.CRITICAL
     bench.clock.advance(3.0)
     bench.sampler.judge()
-    assert bench.board.current == Pressure()
+    assert set(bench.levels.values()) == {PressureLevel.UNKNOWN}
     assert bench.now == DeviceSample(thermal_zones=[])
 
 
-async def test_a_change_is_logged_with_its_reading(bench, sysfs):
-    sysfs.add_zone(0, "cpu-thermal", 65000)
+async def test_a_change_is_logged_with_rule_reading_and_time(bench, sysfs):
+    zone = sysfs.add_zone(0, "cpu-thermal", 44000)
+    await bench.tick()
+    sysfs.write(zone, 65000)
     with capture_logs() as logs:
         await bench.tick()
         await bench.tick()
     [change] = [log for log in logs if log["event"] == "pressure_changed"]
-    assert change["before"]["temperature"] == "UNKNOWN"
-    assert change["now"]["temperature"] == "CRITICAL"
-    assert change["temperature_celsius"] == 65.0
+    assert change == {
+        "event": "pressure_changed",
+        "log_level": "warning",
+        "dimension": "temperature",
+        "before": "NORMAL",
+        "now": "CRITICAL",
+        "sensor": "cpu_thermal",
+        "reading": 65.0,
+        "threshold": 60.0,
+        "explanation": "temperature CRITICAL for 0 s: cpu_thermal at 65.0 °C, 60.0 °C or more",
+    }
+
+
+async def test_a_report_counts_for_three_seconds_and_then_is_unknown_F06(bench, sysfs):
+    sysfs.add_zone(0, "cpu-thermal", 41000)
+    hot = ReportedReadings(temperatures={"cabin": 62.0})
+    bench.reports.take("vehicle", hot, bench.clock())
+    for _ in range(4):
+        await bench.tick()
+        assert bench.levels["temperature"] is PressureLevel.CRITICAL
+    await bench.tick()
+    assert bench.levels["temperature"] is PressureLevel.UNKNOWN
+    assert bench.board.current.temperature.sensor == "vehicle/cabin"
+    bench.reports.take("vehicle", hot, bench.clock())
+    await bench.tick()
+    assert bench.levels["temperature"] is PressureLevel.CRITICAL
+    bench.reports.withdraw("vehicle")
+    await bench.tick()
+    assert bench.levels["temperature"] is PressureLevel.NORMAL
 
 
 async def test_run_samples_by_itself_and_tells_of_the_first(bench):
@@ -133,28 +170,6 @@ async def test_run_samples_by_itself_and_tells_of_the_first(bench):
     await bench.sampler.has_sampled.wait()
     assert len(bench.history) >= 1
     running.cancel()
-
-
-async def test_watchers_see_the_current_pressure_at_once_then_changes():
-    board = PressureBoard()
-    watch = board.watch()
-    assert await anext(watch) == Pressure()
-    coming = asyncio.ensure_future(anext(watch))
-    assert not board.show(Pressure())
-    hot = Pressure(temperature=PressureLevel.CRITICAL)
-    assert board.show(hot)
-    assert await coming == hot
-
-
-async def test_a_slow_watcher_skips_to_the_newest():
-    board = PressureBoard()
-    watch = board.watch()
-    await anext(watch)
-    for level in PressureLevel:
-        board.show(Pressure(memory=level))
-    assert (await anext(watch)).memory is PressureLevel.CRITICAL
-    board.close()
-    assert [pressure async for pressure in watch] == []
 
 
 def test_the_history_is_bounded():
