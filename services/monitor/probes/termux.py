@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections import deque
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -50,9 +51,9 @@ class TermuxBattery:
     async def run(self) -> None:
         """Reads for ever."""
         while True:
-            pause = asyncio.create_task(asyncio.sleep(self._period_s))
+            next_s = time.monotonic() + self._period_s
             await self.read()
-            await pause
+            await asyncio.sleep(max(0.0, next_s - time.monotonic()))
 
     async def read(self) -> None:
         """Runs the command once."""

@@ -216,6 +216,7 @@ async def test_it_goes_on_after_a_failure(command):
         await asyncio.sleep(0.01)
     assert reading == parse()
     running.cancel()
+    await asyncio.wait([running])
 
 
 @pytest.fixture
