@@ -20,6 +20,10 @@ class StandinStore(AdapterStoreServiceServicer):
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
         self.digests: dict[tuple[str, str], str] = {}
+        self.ranks: dict[str, int] = {}
+        """Digest -> rank; 16 where none is given."""
+        self.versions: dict[str, list[str]] = {}
+        """Digest -> its lower-rank versions."""
         self.resident_on: dict[str, list[str]] = {}
         self.num_calls = 0
         self.users: list[str] = []
@@ -36,8 +40,17 @@ class StandinStore(AdapterStoreServiceServicer):
                 raise AdapterNotFoundError("there is no such adapter", field="adapters")
             strength = selection.strength if selection.HasField("strength") else 1.0
             state = AdapterState.ADAPTER_STATE_REGISTERED
+            asked = digest
+            if request.max_rank and self._rank(asked) > request.max_rank:
+                low = [v for v in self.versions.get(asked, ()) if self._rank(v) <= request.max_rank]
+                digest = max(low, key=self._rank, default=asked)
             resolved = ResolvedAdapter(
-                digest=digest, strength=strength, alias=selection.adapter, state=state
+                digest=digest,
+                strength=strength,
+                alias="" if selection.adapter == asked else selection.adapter,
+                state=state,
+                rank=self._rank(digest),
+                version_of_digest=asked if digest != asked else "",
             )
             self._describe(claim.tenant_id, resolved)
             response.adapters.append(resolved)
@@ -46,6 +59,9 @@ class StandinStore(AdapterStoreServiceServicer):
             if num_resident := len(asked & set(held)):
                 response.residencies.add(worker=worker, num_resident=num_resident)
         return response
+
+    def _rank(self, digest: str) -> int:
+        return self.ranks.get(digest, 16)
 
     def _describe(self, tenant: str, resolved: ResolvedAdapter) -> None:
         """Adds what else is known of a resolved adapter: nothing here."""
