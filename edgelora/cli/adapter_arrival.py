@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import click
 
 from edgelora.adapter_upload import Progress, file_sizes
+from edgelora.cli.adapter_versions import CutVersion, cut_versions, parse_ranks
 from edgelora.cli.messages import adapter_document, alias_document
 from edgelora.cli.node_call import call_node
 from edgelora.cli.output import print_json
 from edgelora.cli.places import connection_options, json_option
+from edgelora.client import EdgeLoraClient
 from edgelora.toolchain.progress import Bar, progress_bar
 from edgelora.v1.gateway_service_pb2 import RegisterAdapterResponse
 
@@ -42,6 +45,12 @@ def _naming_options(command: CommandT) -> CommandT:
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @_naming_options
+@click.option(
+    "--ranks",
+    callback=parse_ranks,
+    metavar="RANK,...",
+    help="Register versions of it cut to these lower ranks too, such as 16,32.",
+)
 @connection_options
 @json_option
 def add(
@@ -50,6 +59,7 @@ def add(
     replace: bool,
     expect: int | None,
     description: str,
+    ranks: tuple[int, ...],
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -57,28 +67,59 @@ def add(
 
     The node verifies it against its base model before anything can use it. A probe.jsonl beside it,
     with lines such as {"prompt": "...", "answer": "..."}, goes with it: what compression costs is
-    measured on these too.
+    measured on these too. So goes a card.json, {"description": "...", "examples": ["...", ...]}: it
+    tells which prompts the adapter is meant for, by which the router chooses.
+
+    With --ranks, versions of lower ranks go with it, each the nearest there is. The node serves
+    them in its place while the device is too hot for its rank.
 
     \b
     Examples:
       edgelora adapters add ./my-adapter --alias mail --tenant office
       edgelora adapters add ./my-adapter --alias mail --expect 3 --tenant office
+      edgelora adapters add ./my-adapter --alias mail --ranks 16,32 --tenant office
     """
     _check(alias, expect)
     file_sizes(directory)
-    with _progress(f"Uploading {directory.name}") as on_progress:
-        response = call_node(
-            where,
-            lambda client: client.register_adapter(
-                directory,
-                alias=alias,
-                description=description,
-                replace_alias=replace,
-                expected_generation=expect,
-                on_progress=on_progress,
-            ),
+
+    async def upload(client: EdgeLoraClient, source: Path, **more: Any) -> RegisterAdapterResponse:
+        with _progress(f"Uploading {source.name}") as on_progress:
+            return await client.register_adapter(
+                source, description=description, on_progress=on_progress, **more
+            )
+
+    async def upload_all(
+        client: EdgeLoraClient, versions: Sequence[CutVersion]
+    ) -> tuple[RegisterAdapterResponse, list[RegisterAdapterResponse]]:
+        original = await upload(
+            client, directory, alias=alias, replace_alias=replace, expected_generation=expect
         )
-    _print(response, as_json=as_json)
+        digest = original.adapter.digest
+        return original, [
+            await upload(client, version.directory, version_of_digest=digest)
+            for version in versions
+        ]
+
+    with TemporaryDirectory(prefix="edgelora-") as place:
+        versions = cut_versions(directory, ranks, Path(place))
+        original, registered = call_node(where, lambda client: upload_all(client, versions))
+    if as_json:
+        print_json(
+            {
+                **_document(original),
+                "versions": [
+                    {**_document(response), "relative_error": version.relative_error}
+                    for version, response in zip(versions, registered, strict=True)
+                ],
+            }
+        )
+        return
+    click.echo(_line(original))
+    for version, response in zip(versions, registered, strict=True):
+        click.echo(
+            f"{_line(response)}, its version of rank {version.rank}: "
+            f"{version.relative_error * 100:.1f} % away from it"
+        )
 
 
 @click.command()
@@ -118,7 +159,10 @@ def install(
                 on_progress=on_progress,
             ),
         )
-    _print(response, as_json=as_json)
+    if as_json:
+        print_json(_document(response))
+    else:
+        click.echo(_line(response))
 
 
 def _check(alias: str, expect: int | None) -> None:
@@ -143,18 +187,17 @@ def _progress(title: str) -> Iterator[Progress]:
         yield advance
 
 
-def _print(response: RegisterAdapterResponse, *, as_json: bool) -> None:
-    has_alias = response.HasField("alias")
-    if as_json:
-        print_json(
-            {
-                "adapter": adapter_document(response.adapter),
-                "alias": alias_document(response.alias) if has_alias else None,
-                "is_new": response.is_new,
-            }
-        )
-        return
+def _document(response: RegisterAdapterResponse) -> dict[str, Any]:
+    return {
+        "adapter": adapter_document(response.adapter),
+        "alias": alias_document(response.alias) if response.HasField("alias") else None,
+        "is_new": response.is_new,
+    }
+
+
+def _line(response: RegisterAdapterResponse) -> str:
     what = "registered" if response.is_new else "was registered before:"
     alias = response.alias
+    has_alias = response.HasField("alias")
     name = f" as {alias.name} (generation {alias.generation})" if has_alias else ""
-    click.echo(f"{what} {response.adapter.digest}{name}")
+    return f"{what} {response.adapter.digest}{name}"

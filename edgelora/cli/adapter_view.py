@@ -37,7 +37,7 @@ def list_line(adapter: Mapping[str, Any]) -> str:
     """One adapter, from its `adapter_document`."""
     return _line(
         [
-            ", ".join(adapter["aliases"]) or "-",
+            ", ".join(adapter["aliases"]) or _version_of(adapter) or "-",
             adapter["digest"][:_SHORT_DIGEST],
             _state(adapter),
             str(adapter["rank"]),
@@ -59,8 +59,10 @@ def detail_rows(adapter: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         ),
         ("state", _state(adapter)),
         ("description", adapter["description"]),
+        *_prompt_rows(adapter["example_prompts"]),
         ("base model", adapter["base_digest"]),
         ("rank, alpha", f"{adapter['rank']}, {adapter['alpha']:g}"),
+        ("lower-rank version of", adapter["version_of_digest"]),
         ("target modules", ", ".join(adapter["target_modules"])),
         ("parameters", f"{adapter['num_parameters']:,}"),
         ("original size", _mb(adapter["size_bytes"])),
@@ -73,6 +75,13 @@ def detail_rows(adapter: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         *_usage_rows(adapter["usage"]),
     ]
     return [(name, value or None) for name, value in rows]
+
+
+def _prompt_rows(prompts: Sequence[str]) -> list[tuple[str, str]]:
+    return [
+        ("" if index else "example prompts", " ".join(prompt.split()))
+        for index, prompt in enumerate(prompts)
+    ]
 
 
 def _certificate_rows(certificate: Mapping[str, Any] | None) -> list[tuple[str, str]]:
@@ -140,6 +149,12 @@ def _usage_rows(usage: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 def stages_text(stages: Mapping[str, float], num_loads: int = 1) -> str:
     """The milliseconds of each stage of a load, the mean of several."""
     return ", ".join(f"{name} {stages[f'{name}_s'] * 1e3 / num_loads:.1f} ms" for name in _STAGES)
+
+
+def _version_of(adapter: Mapping[str, Any]) -> str:
+    """What a lower-rank version is shown as, for want of a name."""
+    digest = adapter["version_of_digest"]
+    return f"version of {digest.removeprefix('sha256:')[:12]}" if digest else ""
 
 
 def _state(adapter: Mapping[str, Any]) -> str:

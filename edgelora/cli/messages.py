@@ -54,6 +54,7 @@ def adapter_document(adapter: Adapter) -> dict[str, Any]:
         "parent_digest": adapter.lineage.parent_digest or None,
         "registered_at": _time(adapter, "registered_at"),
         "description": adapter.description,
+        "version_of_digest": adapter.version_of_digest or None,
     }
 
 
@@ -62,6 +63,7 @@ def adapter_details(found: GetAdapterResponse) -> dict[str, Any]:
     adapter = found.adapter
     return {
         **adapter_document(adapter),
+        "example_prompts": list(adapter.example_prompts),
         "generations": {alias.name: alias.generation for alias in found.aliases},
         "certificate": _certificate(adapter.certificate)
         if adapter.HasField("certificate")

@@ -1,0 +1,65 @@
+"""Lower-rank versions of an adapter directory, cut before anything is sent."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from edgelora.adapter_upload import FILE_NAMES, PROBE_NAME
+
+_MAX_VERSIONS = 16
+"""As many as a node keeps of one adapter."""
+
+
+def parse_ranks(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[int, ...]:
+    """Ranks with commas between them, such as 16,32; highest first. For a click option."""
+    if value is None:
+        return ()
+    parts = [part.strip() for part in value.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) <= 4 for part in parts):
+        raise click.BadParameter("give whole numbers with commas between them, such as 16,32")
+    ranks = tuple(sorted({int(part) for part in parts}, reverse=True))
+    if len(ranks) > _MAX_VERSIONS:
+        raise click.BadParameter(f"an adapter has at most {_MAX_VERSIONS} lower-rank versions")
+    return ranks
+
+
+@dataclass(frozen=True, slots=True)
+class CutVersion:
+    """A version, as a directory to upload."""
+
+    rank: int
+    directory: Path
+    relative_error: float
+    """Norm of what its updates lost, over the norm of the adapter's; 0 to 1."""
+
+
+def cut_versions(directory: Path, ranks: Sequence[int], place: Path) -> list[CutVersion]:
+    """Cuts an adapter directory to ranks, each into a directory of its own below `place`.
+
+    The probe goes with them, the card does not: a version stands in for its adapter alone. Raises
+    AdapterRejectedError for what can not be cut, InvalidRequestError for a rank that is not lower.
+    """
+    if not ranks:
+        return []
+    # Only now: adding an adapter as it is takes no numpy.
+    from edgelora.adapter_format.rank_cut import cut_adapter
+
+    config, weights = ((directory / name).read_bytes() for name in FILE_NAMES)
+    versions = []
+    for rank in ranks:
+        cut = cut_adapter(config, weights, rank)
+        version = place / f"{directory.name}-rank-{rank}"
+        version.mkdir()
+        for name, data in zip(FILE_NAMES, (cut.config, cut.weights), strict=True):
+            (version / name).write_bytes(data)
+        if (directory / PROBE_NAME).is_file():
+            shutil.copyfile(directory / PROBE_NAME, version / PROBE_NAME)
+        versions.append(CutVersion(rank, version, cut.relative_error))
+    return versions
