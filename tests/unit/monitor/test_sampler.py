@@ -8,54 +8,15 @@ import errno
 import pytest
 from structlog.testing import capture_logs
 
-from services.monitor.device_pressure import DevicePressure
 from services.monitor.history import History
-from services.monitor.last_values import LastValues
 from services.monitor.pressure import PressureLevel
-from services.monitor.pressure_board import PressureBoard
-from services.monitor.reports import Reports
 from services.monitor.sample import DeviceSample, ReportedReadings
-from services.monitor.sampler import Sampler
-
-
-class Bench:
-    """A sampler driven by hand over the fake device."""
-
-    def __init__(self, read, config, clock):
-        self.clock = clock
-        self.last_values = LastValues(config.hold_s)
-        self.reports = Reports(config.hold_s)
-        pressure = DevicePressure(config.thresholds, config.reported_zones, clock())
-        self.board = PressureBoard(pressure.current)
-        self.history = History(5)
-        self.sampler = Sampler(
-            read,
-            self.last_values,
-            self.reports,
-            pressure,
-            self.history,
-            self.board,
-            clock=clock,
-            interval_s=1.0,
-        )
-
-    async def tick(self):
-        await self.sampler.sample()
-        self.sampler.judge()
-        self.clock.advance(1.0)
-
-    @property
-    def levels(self):
-        return self.board.current.levels
-
-    @property
-    def now(self):
-        return self.last_values.at(self.clock())
+from tests.support.sampler_bench import SamplerBench
 
 
 @pytest.fixture
 def bench(device, config, clock):
-    return Bench(device.sample, config, clock)
+    return SamplerBench(device.sample, config, clock)
 
 
 async def test_one_missing_reading_keeps_the_last_for_three_seconds_N09(bench, sysfs):
@@ -105,7 +66,7 @@ async def test_a_probe_that_fails_unforeseen_costs_one_sample_N09(config, clock)
             raise RuntimeError("secret detail")
         return sample
 
-    bench = Bench(read, config, clock)
+    bench = SamplerBench(read, config, clock)
     await bench.tick()
     with capture_logs() as logs:
         await bench.tick()
