@@ -138,6 +138,50 @@ async def test_stopping_ends_open_watches(bench):
     assert await call.code() is grpc.StatusCode.OK
 
 
+async def test_silence_is_filled_with_the_same_pressure(bench):
+    bench.sysfs.add_zone(0, "cpu-thermal", 30000)
+    await bench.start()
+    watch = bench.watch()
+    first = await watch.until(temperature=NORMAL)
+    again = await watch.until()
+    assert again.pressure.temperature.level == NORMAL
+    held = [response.pressure.temperature.held.ToMilliseconds() for response in (first, again)]
+    assert held[1] > held[0]
+
+
+async def test_a_monitor_that_was_killed_starts_without_a_past_F06(bench):
+    bench.sysfs.add_zone(0, "cpu-thermal", 61000)
+    await bench.start()
+    watch = bench.watch()
+    await watch.until(temperature=CRITICAL)
+    bench.process.kill()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await watch.until(temperature=NORMAL)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    await bench.start()
+    await bench.watch().until(temperature=CRITICAL)
+
+
+async def test_a_phones_battery_comes_through_a_program_that_may_hang(bench, tmp_path):
+    bench.sysfs.add_zone(0, "cpu-thermal", 30000)
+    program = tmp_path / "battery"
+
+    def become(script):
+        program.with_suffix(".new").write_text(f"#!/bin/sh\n{script}\n")
+        program.with_suffix(".new").chmod(0o755)
+        program.with_suffix(".new").rename(program)
+
+    become("""echo '{"percentage": 9, "status": "DISCHARGING", "temperature": 25.1}'""")
+    await bench.start(TERMUX_COMMAND=str(program), HOLD="3s")
+    watch = bench.watch()
+    response = await watch.until(temperature=NORMAL, battery=CRITICAL)
+    assert response.pressure.battery.sensor == "termux_battery"
+    assert response.snapshot.battery.charge == pytest.approx(0.09)
+    become("sleep 1000")
+    await watch.until(temperature=NORMAL, battery=UNKNOWN)
+    assert await asyncio.to_thread(bench.process.stop) == 0
+
+
 async def test_two_watchers_see_the_same(bench):
     temp = bench.sysfs.add_zone(0, "cpu-thermal", 30000)
     await bench.start()
