@@ -11,7 +11,7 @@
 #   make demo-ranks          the demo adapters at ranks 16, 32 and 64, for `edgelora bench codec` (hours)
 #   make config-fuzz         adapter configs with FUZZ_ROUNDS (20000) wrong fields beside PEFT (minutes)
 #   make bench-peers         environments for the engines the benchmarks compare with
-#   make bench-results       every benchmark into bench/results, then the page (90 minutes, idle machine)
+#   make bench-results       every benchmark into bench/results, then the page (two hours, idle machine)
 #   make bench-page          bench/RESULTS.md and its pictures from bench/results
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter; EDGELORA_HOME=... the place for models,
@@ -115,13 +115,14 @@ config-fuzz: $(VENV)/.ready-dev
 bench-peers: $(VENV)/.ready-dev
 	@PYTHON='$(PYTHON)' bench/peers/build.sh .peers $(PEERS)
 
-# BENCHES='engine serve' measures only some. engine-360m is `edgelora bench engine --shape 360m`.
-BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token end-to-end serve scale tiers loads adapters codec warmup
+# BENCHES='engine serve' measures only some. engine-360m is `edgelora bench engine --shape 360m`,
+# scenario-car `edgelora bench scenario car`.
+BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token end-to-end serve scale tiers loads adapters codec warmup priority stress scenario-car scenario-shop
 
 bench-results: $(VENV)/.ready-dev
 	@mkdir -p bench/results
 	@for name in $(BENCHES); do \
-		case $$name in engine-*) arguments="engine --shape $${name#engine-}" ;; *) arguments=$$name ;; esac; \
+		case $$name in engine-*) arguments="engine --shape $${name#engine-}" ;; scenario-*) arguments="scenario $${name#scenario-}" ;; *) arguments=$$name ;; esac; \
 		echo "bench: $$name"; \
 		if $(bin)/edgelora bench $$arguments --json >bench/results/$$name.part; then \
 			mv bench/results/$$name.part bench/results/$$name.json; \

@@ -18,9 +18,11 @@ from edgelora.local_stack.supervisor import ServiceState, Supervisor
 from services.chassis.base_model import FILE_NAME, BaseModel
 
 NUM_TENANTS = 4
-UNKNOWN_SENSORS: Mapping[str, str] = {}
-"""A machine that cannot read its temperature or has no battery would be used by half: benchmarks
-measure what it can do."""
+UNKNOWN_SENSORS: Mapping[str, str] = {
+    "EDGELORA_SCHEDULER_TEMPERATURE_UNKNOWN": "normal",
+    "EDGELORA_SCHEDULER_BATTERY_UNKNOWN": "normal",
+}
+"""Half of a machine without sensors would stay idle, and benchmarks measure what it can do."""
 _MAX_CONCURRENT_REQUESTS = 1024
 _MAX_TOKENS_PER_MINUTE = 1_000_000_000
 

@@ -28,6 +28,8 @@ BENCHMARKS: dict[str, str] = {
     "loads": "bench.loads",
     "tiers": "bench.tiers",
     "adapters": "bench.registry_scale",
+    "priority": "bench.priority",
+    "stress": "bench.stress",
     "scenario-car": "bench.scenario_car",
     "scenario-shop": "bench.scenario_shop",
 }

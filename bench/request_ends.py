@@ -18,7 +18,7 @@ class End(Enum):
 
     DONE = "done"
     REFUSED = "refused"
-    """Declared: RESOURCE_EXHAUSTED with the time to wait, before it was accepted."""
+    """Declared: RESOURCE_EXHAUSTED with the time to wait, before its first token."""
     ERROR = "error"
     """Any other error."""
     LOST = "lost"
@@ -32,7 +32,7 @@ def end_of(record: RequestRecord) -> End:
     if record.error is None:
         return End.DONE
     is_declared = record.reason in _REFUSALS and record.retry_after_s is not None
-    return End.REFUSED if is_declared and not record.was_accepted else End.ERROR
+    return End.REFUSED if is_declared and record.first_token_s is None else End.ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

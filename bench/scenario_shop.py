@@ -3,7 +3,7 @@
 A running stack with 20 adapters of rank 8 to 32 in 16 slots, four tenants: at the counter
 (interactive, short), at the shelves (interactive), in the office (background) and its reports
 (batch), two requests of each at any time. Every request must end in an answer or in a declared
-refusal: RESOURCE_EXHAUSTED with the time to wait, before it was accepted. A stream that closes
+refusal: RESOURCE_EXHAUSTED with the time to wait, before its first token. A stream that closes
 without either, or twice, is a lost request. The processes must be the same at the end; the slope
 of their memory is that of the second half.
 """

@@ -43,11 +43,11 @@ def spread(values_s: Sequence[float]) -> dict[str, Any]:
     if not values_s:
         return dict.fromkeys(("mean_ms", "std_ms", "p50_ms", "p99_ms", "max_ms"))
     return {
-        "mean_ms": _ms(statistics.fmean(values_s)),
-        "std_ms": _ms(statistics.pstdev(values_s)),
-        "p50_ms": _ms(percentile(values_s, 50)),
-        "p99_ms": _ms(percentile(values_s, 99)),
-        "max_ms": _ms(max(values_s)),
+        "mean_ms": milliseconds(statistics.fmean(values_s)),
+        "std_ms": milliseconds(statistics.pstdev(values_s)),
+        "p50_ms": milliseconds(percentile(values_s, 50)),
+        "p99_ms": milliseconds(percentile(values_s, 99)),
+        "max_ms": milliseconds(max(values_s)),
     }
 
 
@@ -58,5 +58,11 @@ def reduction(before: float | None, after: float | None) -> float | None:
     return round(1 - after / before, 4)
 
 
-def _ms(seconds: float | None) -> float | None:
+def ratio(value: float | None, base: float | None) -> float | None:
+    """value / base; None where it cannot be said."""
+    return round(value / base, 3) if value is not None and base else None
+
+
+def milliseconds(seconds: float | None) -> float | None:
+    """For people; None stays None."""
     return None if seconds is None else round(seconds * 1000, 2)
