@@ -27,10 +27,11 @@ class NodeBench:
         self.gateway = bench
         self.inference: ServiceProcess
 
-    async def start(self) -> None:
+    async def start(self, **scheduler: str) -> None:
+        """Everything, with these settings of the scheduler."""
         self.start_store()
         await self.start_inference()
-        await asyncio.to_thread(self.gateway.start_scheduler)
+        await asyncio.to_thread(self.gateway.start_scheduler, **scheduler)
         await self.gateway.start_gateway(HEALTH_INTERVAL="200ms")
 
     def start_store(self) -> None:
