@@ -16,6 +16,7 @@ from edgelora.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from services.chassis.channel import open_channel
 from services.chassis.claims import seal_claim
 from services.chassis.sealing import Sealer, boot_clock_s
+from services.chassis.server import ServiceHost
 from tests.integration.adapter_store.store_process import SEAL_KEY, StoreClient, StoreProcess
 from tests.support.adapter_files import good_adapter
 from tests.support.health_only_worker import make_worker
@@ -54,11 +55,15 @@ class SchedulerBench:
         response = await self.store.register(tenant_id, good_adapter(), alias=alias)
         return response.adapter.digest
 
+    async def serve(self, host: ServiceHost) -> None:
+        """Serves a stand-in in this process."""
+        await self._stack.enter_async_context(host.serving())
+        await host.set_ready(True)
+
     async def start_worker(self, name: str):
         """A health-only worker in this process; the host can change its readiness."""
         host = make_worker(self.address(name))
-        await self._stack.enter_async_context(host.serving())
-        await host.set_ready(True)
+        await self.serve(host)
         return host
 
     def start_worker_process(self, name: str) -> ServiceProcess:
