@@ -19,6 +19,7 @@ from services.chassis.sealing import Sealer
 from services.chassis.server import ServiceHost
 from services.gateway.config import GatewayConfig
 from services.gateway.gateway import serving
+from tests.support.fake_sysfs import FakeSysfs
 from tests.support.service_process import ServiceProcess
 from tests.support.standin_monitor import WITHOUT_MONITOR
 from tests.support.standin_registry import StandinRegistry
@@ -95,6 +96,26 @@ class GatewayBench:
         )
         self.ends_with(self.scheduler)
         self.scheduler.wait_until_serving(self.address("scheduler"))
+
+    def start_monitor(self, **settings: str) -> FakeSysfs:
+        """A monitor process; returns its device, which has no sensor yet."""
+        sysfs = FakeSysfs(self.directory / "root")
+        sysfs.root.mkdir()
+        environ = {
+            "ADDRESS": self.address("monitor"),
+            "ROOT": str(sysfs.root),
+            "SEAL_KEY_FILE": str(self._key_file),
+            "INTERVAL": "50ms",
+            **settings,
+        }
+        monitor = ServiceProcess(
+            "services.monitor",
+            environ={f"EDGELORA_MONITOR_{name}": value for name, value in environ.items()},
+            logs=self.directory,
+        )
+        self.ends_with(monitor)
+        monitor.wait_until_serving(self.address("monitor"))
+        return sysfs
 
     def gateway_environ(self, **settings: str) -> dict[str, str]:
         environ = {

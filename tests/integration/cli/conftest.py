@@ -31,6 +31,14 @@ class Command:
         out, self.err = self._capsys.readouterr()
         return out
 
+    async def until_ready(self, service: str) -> None:
+        """Returns when the gateway has seen the service; the test's own limit ends the wait."""
+        client = await self.gateway.client()
+        while not any(
+            each.name == service and each.is_ready for each in (await client.status()).services
+        ):
+            pass
+
     async def json(self, *arguments: str) -> Any:
         """Runs it with --json; returns the document."""
         return json.loads(await self(*arguments, "--json"))
