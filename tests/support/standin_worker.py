@@ -18,8 +18,8 @@ from edgelora.v1.inference_service_pb2_grpc import (
     InferenceServiceServicer,
     add_InferenceServiceServicer_to_server,
 )
-from edgelora.v1.ticket_pb2 import Ticket
-from services.chassis.claims import open_ticket
+from edgelora.v1.ticket_pb2 import RunLimits, Ticket
+from services.chassis.claims import open_run_limits, open_ticket
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.chassis.server import ServiceHost
 
@@ -55,6 +55,8 @@ class StandinWorker(InferenceServiceServicer):
         self.calls: asyncio.Queue[WorkerCall] = asyncio.Queue()
         """Every call, when it began."""
         self.num_open = 0
+        self.run_limits: asyncio.Queue[RunLimits] = asyncio.Queue()
+        """Everything it was told about how much of itself it may use."""
 
     async def Generate(self, request, context):
         ticket = open_ticket(self._sealer, request.ticket, boot_clock_s())
@@ -87,6 +89,11 @@ class StandinWorker(InferenceServiceServicer):
         yield pb.InferenceServiceGenerateResponse(
             finished=pb.Finished(finish_reason=FinishReason.FINISH_REASON_STOP, usage=usage)
         )
+
+    async def SetRunLimits(self, request, context):
+        limits = open_run_limits(self._sealer, request.limits, boot_clock_s())
+        self.run_limits.put_nowait(limits)
+        return pb.SetRunLimitsResponse()
 
     async def GetModel(self, request, context):
         return pb.GetModelResponse(
