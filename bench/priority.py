@@ -39,7 +39,7 @@ _NUM_TENANTS = 4
 _RANKS = (8, 16, 16, 32)
 _NUM_ADAPTERS = 8
 _JOB_SIZE = 24
-_JOB_INPUT, _JOB_OUTPUT = (64, 192), (32, 96)
+_JOB_INPUT = (64, 192)
 _MIN_SPREAD_REDUCTION, _MAX_BATCH_LOSS = 0.73, 0.15
 
 SendTraced = Callable[[TracedRequest, float], Awaitable[RequestRecord]]
@@ -55,6 +55,8 @@ class Plan:
     """Replays of each kind."""
     people_period_s: float
     job_size: int = _JOB_SIZE
+    job_output: tuple[int, int] = (32, 96)
+    """Tokens of an answer, shortest and longest."""
     cases: CasesPlan
 
 
@@ -81,7 +83,8 @@ def run(options: BenchOptions) -> BenchResult:
             duration_s=5.0,
             num_rounds=1,
             people_period_s=0.25,
-            job_size=12,
+            job_size=20,
+            job_output=(16, 32),
             cases=CasesPlan(
                 light_s=2.5,
                 num_light_rounds=1,
@@ -126,6 +129,8 @@ async def run_plan(plan: Plan, options: BenchOptions) -> BenchResult:
                 node, model, _NUM_ADAPTERS, ranks=_RANKS, modules=QUERY_VALUE, options=options
             )
             sides.append(Side(name, node, has_classes=num_tenants > 1))
+        for side in sides:
+            await _warm_up(side, writer, options)
         job_s = await _measure_job(sides[1], writer, plan, options)
         for number in range(plan.num_rounds):
             trace = mixed_trace(_streams(plan, job_s), plan.duration_s, options.seed + number)
@@ -136,20 +141,36 @@ async def run_plan(plan: Plan, options: BenchOptions) -> BenchResult:
     return _result(sides, job_s, cases)
 
 
+async def _warm_up(side: Side, writer: PromptWriter, options: BenchOptions) -> None:
+    """Brings every adapter into its slot."""
+    every = [
+        TracedRequest(
+            index=adapter,
+            at_s=0.0,
+            priority="interactive",
+            adapter=adapter,
+            num_input_tokens=8,
+            num_output_tokens=2,
+        )
+        for adapter in range(_NUM_ADAPTERS)
+    ]
+    _require_done(await run_open_loop(every, sender(side, writer, f"{options.seed} warm")))
+
+
 async def _measure_job(
     side: Side, writer: PromptWriter, plan: Plan, options: BenchOptions
 ) -> float:
-    """Seconds that a job takes when nothing else runs, once its adapters are in their slots."""
+    """Seconds that a job takes when nothing else runs."""
     options.progress("measuring what the node carries")
     job = mixed_trace([_job_stream(plan, period_s=1.0)], 0.5, options.seed)
-    taken_s = 0.0
-    for name, requests in (("first", job[:4]), ("second", job)):
-        started_s = time.monotonic()
-        records = await run_open_loop(requests, sender(side, writer, f"{options.seed} {name} job"))
-        taken_s = time.monotonic() - started_s
-        if errors := sorted({one.error for one in records if one.error is not None}):
-            raise BenchError(f"the gateway answered {', '.join(errors)}: see its log")
-    return taken_s
+    started_s = time.monotonic()
+    _require_done(await run_open_loop(job, sender(side, writer, f"{options.seed} job")))
+    return time.monotonic() - started_s
+
+
+def _require_done(records: Sequence[RequestRecord]) -> None:
+    if errors := sorted({one.error for one in records if one.error is not None}):
+        raise BenchError(f"the gateway answered {', '.join(errors)}: see its log")
 
 
 def _job_stream(plan: Plan, period_s: float) -> Stream:
@@ -159,7 +180,7 @@ def _job_stream(plan: Plan, period_s: float) -> Stream:
         period_s=period_s,
         job_size=plan.job_size,
         input_tokens=_JOB_INPUT,
-        output_tokens=_JOB_OUTPUT,
+        output_tokens=plan.job_output,
     )
 
 

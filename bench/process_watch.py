@@ -15,6 +15,8 @@ import psutil
 
 _MIB = 2**20
 _HOUR_S = 3600.0
+_MIN_SLOPE_S = 60.0
+"""A slope over less says nothing of the next hour."""
 
 
 @dataclass(slots=True)
@@ -96,9 +98,9 @@ def read_pids(directory: Path) -> dict[str, int]:
 
 
 def slope_mib_per_h(series: Sequence[tuple[float, int]]) -> float | None:
-    """Slope of a straight line through (seconds, bytes), in MiB an hour; None of one moment."""
+    """Slope of a straight line through (seconds, bytes), in MiB an hour; None of under a minute."""
     times_s = np.array([at_s for at_s, _ in series])
-    if len(series) < 2 or np.ptp(times_s) == 0:
+    if not series or np.ptp(times_s) < _MIN_SLOPE_S:
         return None
     values = np.array([value for _, value in series], dtype=np.float64)
     centred = times_s - times_s.mean()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from bench.measure import RequestRecord, percentile
@@ -27,6 +28,16 @@ def jain_index(shares: Sequence[float]) -> float | None:
     """
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else None
+
+
+def longest_gap_s(records: Sequence[RequestRecord], from_s: float, until_s: float) -> float:
+    """Longest stretch of [from_s, until_s] in which no first token came."""
+    came_s = sorted(
+        one.first_token_s
+        for one in records
+        if one.first_token_s is not None and from_s < one.first_token_s < until_s
+    )
+    return max(later - earlier for earlier, later in pairwise([from_s, *came_s, until_s]))
 
 
 def waits_s(records: Sequence[RequestRecord]) -> list[float]:
