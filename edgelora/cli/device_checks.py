@@ -1,4 +1,4 @@
-"""What `doctor` reads of the device: processor, memory, sensors."""
+"""What `doctor` reads of the device: processor and memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 
 import psutil
-
-from edgelora.cli.output import counted
 
 MIN_MEMORY_GB = 4
 RECOMMENDED_MEMORY_GB = 6
@@ -50,9 +48,6 @@ def device_findings(root: Path) -> Iterator[Finding]:
     yield memory(psutil.virtual_memory().total, _cgroup_limit(root))
     yield available(psutil.virtual_memory().available)
     yield instructions(root)
-    yield thermal(root)
-    yield battery(root)
-    yield frequency(root)
 
 
 def memory(total_bytes: int, limit_bytes: int | None) -> Finding:
@@ -96,52 +91,6 @@ def instructions(root: Path) -> Finding:
             name, Level.WARNING, f"{platform.machine()}: none that help, it will be slow"
         )
     return Finding(name, Level.OK, f"{platform.machine()}: {', '.join(fast)}")
-
-
-def thermal(root: Path) -> Finding:
-    """Says whether a temperature can be read."""
-    readings = []
-    for zone in sorted((root / "sys/class/thermal").glob("thermal_zone*")):
-        try:
-            millidegrees = int((zone / "temp").read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            continue  # a sensor that is there but cannot be read
-        if -40_000 <= millidegrees <= 150_000:
-            readings.append(millidegrees / 1000)
-    if not readings:
-        return Finding(
-            "temperature", Level.UNKNOWN, "no sensor can be read: heat will not slow the work down"
-        )
-    return Finding(
-        "temperature",
-        Level.OK,
-        f"{counted(len(readings), 'sensor')}, hottest {max(readings):.0f} °C",
-    )
-
-
-def battery(root: Path) -> Finding:
-    """Says whether there is a battery whose charge can be read."""
-    for supply in sorted((root / "sys/class/power_supply").glob("*")):
-        try:
-            if (supply / "type").read_text(encoding="ascii").strip() != "Battery":
-                continue
-            charge = int((supply / "capacity").read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            continue
-        if 0 <= charge <= 100:
-            return Finding("battery", Level.OK, f"{charge} %")
-    return Finding("battery", Level.UNKNOWN, "none, or it cannot be read: taken as mains power")
-
-
-def frequency(root: Path) -> Finding:
-    """Says whether the processor's frequency can be read."""
-    directory = root / "sys/devices/system/cpu/cpu0/cpufreq"
-    try:
-        now = int((directory / "scaling_cur_freq").read_text(encoding="ascii"))
-        most = int((directory / "cpuinfo_max_freq").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return Finding("frequency", Level.UNKNOWN, "cannot be read")
-    return Finding("frequency", Level.OK, f"{now / 1e6:.1f} GHz now, {most / 1e6:.1f} GHz at most")
 
 
 def _cores() -> Finding:

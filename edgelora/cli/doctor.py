@@ -11,6 +11,7 @@ import click
 from edgelora.cli.device_checks import Level, device_findings
 from edgelora.cli.output import output_console, print_json
 from edgelora.cli.places import home_option, json_option, layout_of
+from edgelora.cli.sensor_checks import sensor_findings
 from edgelora.cli.software_checks import software_findings
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "red", Level.UNKNOWN: "dim"}
@@ -27,7 +28,11 @@ def doctor(home: Path, as_json: bool) -> int:
       edgelora doctor
       edgelora doctor --json
     """
-    findings = [*device_findings(Path("/")), *software_findings(layout_of(home), os.environ)]
+    findings = [
+        *device_findings(Path("/")),
+        *sensor_findings(Path("/"), os.environ),
+        *software_findings(layout_of(home), os.environ),
+    ]
     num_problems = sum(finding.level is Level.PROBLEM for finding in findings)
     if as_json:
         print_json({"ok": num_problems == 0, "findings": [asdict(finding) for finding in findings]})

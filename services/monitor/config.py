@@ -11,11 +11,12 @@ from services.monitor.device_pressure import PressureThresholds
 from services.monitor.pressure import Thresholds
 
 PREFIX = "EDGELORA_MONITOR_"
-_PROCESSOR_ZONES = (
+PROCESSOR_ZONES = (
     "coretemp*,k8temp*,k10temp*,zenpower*,x86_pkg_temp*,cpu*,soc*,package*,"
     "bigcore*,littlecore*,big,little,mtktscpu*,tsens_tz_sensor*"
 )
-_FALLBACK_ZONES = "acpitz*,thermal_zone*"
+FALLBACK_ZONES = "acpitz*,thermal_zone*"
+TERMUX_COMMAND = "termux-battery-status"
 _REPORTED_ZONES = "cabin*,vehicle*,processor*"
 
 
@@ -64,13 +65,13 @@ class MonitorConfig:
             seal_key=settings.secret_file("SEAL_KEY_FILE"),
             root=settings.path("ROOT", Path("/")),
             run_directory=Path(run_directory) if run_directory else None,
-            termux_command=settings.text("TERMUX_COMMAND", "termux-battery-status"),
+            termux_command=settings.text("TERMUX_COMMAND", TERMUX_COMMAND),
             interval_s=settings.duration_s("INTERVAL", 1.0),
             hold_s=settings.duration_s("HOLD", 3.0),
             history_s=settings.duration_s("HISTORY", 600.0),
-            processor_zones=_names(settings.text("PROCESSOR_ZONES", _PROCESSOR_ZONES)),
-            fallback_zones=_names(settings.text("FALLBACK_ZONES", _FALLBACK_ZONES)),
-            reported_zones=_names(settings.text("REPORTED_ZONES", _REPORTED_ZONES)),
+            processor_zones=split_names(settings.text("PROCESSOR_ZONES", PROCESSOR_ZONES)),
+            fallback_zones=split_names(settings.text("FALLBACK_ZONES", FALLBACK_ZONES)),
+            reported_zones=split_names(settings.text("REPORTED_ZONES", _REPORTED_ZONES)),
             thresholds=PressureThresholds(
                 temperature=_thresholds(settings, "TEMPERATURE", 45.0, 60.0, 5.0, high=150.0),
                 memory=_thresholds(settings, "MEMORY", 0.80, 0.85, 0.03),
@@ -122,5 +123,6 @@ def _thresholds(
     )
 
 
-def _names(text: str) -> Sequence[str]:
+def split_names(text: str) -> Sequence[str]:
+    """Returns the patterns of a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]

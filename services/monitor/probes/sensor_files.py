@@ -19,12 +19,17 @@ def read_text(path: Path) -> str:
         return file.read(_MAX_FILE_BYTES).decode(errors="replace")
 
 
+def log_unreadable(sensor: str, cause: str) -> None:
+    """Logs that a sensor gave nothing."""
+    get_logger().warning("sensor_unreadable", sensor=sensor, cause=cause)
+
+
 class SensorFiles:
     """Files of sysfs and procfs by their path below `root`.
 
     Drivers report "no value now" in many ways: the file is missing, or opens and fails to read
     (EIO, ENODEV, EBUSY, EINVAL), or holds nothing, or holds words. All of them mean unknown. All
-    but a missing file are logged, at most once a minute for each sensor.
+    but a missing file are told to `on_unreadable`, at most once a minute for each sensor.
     """
 
     def __init__(
@@ -32,10 +37,12 @@ class SensorFiles:
         root: Path,
         clock: Callable[[], float],
         read: Callable[[Path], str] = read_text,
+        on_unreadable: Callable[[str, str], None] = log_unreadable,
     ) -> None:
         self._root = root
         self._clock = clock
         self._read = read
+        self._on_unreadable = on_unreadable
         self._warned_at_s: dict[str, float] = {}
 
     def text(self, sensor: str) -> str | None:
@@ -79,10 +86,10 @@ class SensorFiles:
             return None
 
     def warn(self, sensor: str, cause: str) -> None:
-        """Logs that a sensor gave nothing, at most once a minute."""
+        """Tells that a sensor gave nothing, at most once a minute."""
         now_s = self._clock()
         warned_at_s = self._warned_at_s.get(sensor)
         if warned_at_s is not None and now_s < warned_at_s + _WARNING_INTERVAL_S:
             return
         self._warned_at_s[sensor] = now_s
-        get_logger().warning("sensor_unreadable", sensor=sensor, cause=cause)
+        self._on_unreadable(sensor, cause)

@@ -11,12 +11,13 @@ import os
 import signal
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from services.chassis.device_report import HIGH_CELSIUS, LOW_CELSIUS
-from services.chassis.logs import get_logger
 from services.monitor.probes.battery import BatteryReading
+from services.monitor.probes.sensor_files import log_unreadable
 from services.monitor.sample import BatteryState
 
 SENSOR = "termux_battery"
@@ -34,10 +35,18 @@ class TermuxBattery:
     """Runs the command again and again beside the sampling, so that one that hangs holds up
     nothing. Lives on one event loop; `take` may be called from any thread."""
 
-    def __init__(self, command: str, *, limit_s: float = 2.0, period_s: float = 2.0) -> None:
+    def __init__(
+        self,
+        command: str,
+        *,
+        limit_s: float = 2.0,
+        period_s: float = 2.0,
+        on_unreadable: Callable[[str, str], None] = log_unreadable,
+    ) -> None:
         self._command = command
         self._limit_s = limit_s
         self._period_s = period_s
+        self._on_unreadable = on_unreadable
         self._newest: deque[BatteryReading] = deque(maxlen=1)
         self._failed = False
 
@@ -63,7 +72,7 @@ class TermuxBattery:
             self._newest.append(parse_battery_status(output))
         except (OSError, ValueError) as error:  # TimeoutError is an OSError
             if not self._failed:
-                get_logger().warning("sensor_unreadable", sensor=SENSOR, cause=type(error).__name__)
+                self._on_unreadable(SENSOR, type(error).__name__)
             self._failed = True
         else:
             self._failed = False

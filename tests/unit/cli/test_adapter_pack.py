@@ -26,6 +26,7 @@ def pack(capsys, *arguments):
 
 def test_the_layout_is_what_the_image_specification_says(tmp_path, adapter, capsys):
     (adapter / "probe.jsonl").write_bytes(b"{}\n")
+    (adapter / "card.json").write_bytes(b"{}")
     output = tmp_path / "deep" / "mail"
     said = pack(capsys, adapter, output, "--tag", "v1")
     assert json.loads((output / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
@@ -55,8 +56,9 @@ def test_the_layout_is_what_the_image_specification_says(tmp_path, adapter, caps
         ),
         "adapter_model.safetensors": ("application/vnd.cncf.model.weight.v1.raw", bytes(5000)),
         "probe.jsonl": ("application/vnd.cncf.model.dataset.v1.raw", b"{}\n"),
+        "card.json": ("application/vnd.cncf.model.doc.v1.raw", b"{}"),
     }
-    assert len(list((output / "blobs" / "sha256").iterdir())) == 5
+    assert len(list((output / "blobs" / "sha256").iterdir())) == 6
     assert [entry.name for entry in output.parent.iterdir()] == ["mail"]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from edgelora.cli.adapter_view import detail_rows
-from edgelora.cli.messages import adapter_details
+from edgelora.cli.adapter_view import detail_rows, list_line
+from edgelora.cli.messages import adapter_details, adapter_document
+from edgelora.cli.output import print_table
 from edgelora.v1.adapter_pb2 import (
     Adapter,
     AdapterAlias,
@@ -114,3 +115,23 @@ def test_what_is_not_known_is_left_out():
     assert rows["replaced"] is None
     assert "serving form" not in rows
     assert "loads" not in rows
+
+
+def test_a_card_is_shown_prompt_by_prompt_and_can_not_steer_the_terminal(capsys):
+    adapter = Adapter(digest="sha256:1", example_prompts=["Write to\nAnna", "\x9b2JTwo"])
+    document = adapter_details(GetAdapterResponse(adapter=adapter))
+    assert document["example_prompts"] == ["Write to\nAnna", "\x9b2JTwo"]
+    rows = detail_rows(document)
+    start = rows.index(("example prompts", "Write to Anna"))
+    assert rows[start + 1] == ("", "\x9b2JTwo")
+    print_table(("field", "value"), rows, "")
+    assert "\x9b" not in capsys.readouterr().out
+
+
+def test_a_version_is_listed_under_its_original():
+    version = Adapter(digest="sha256:1", version_of_digest="sha256:" + "ab" * 32)
+    assert shown(version)["lower-rank version of"] == "sha256:" + "ab" * 32
+    assert list_line(adapter_document(version)).startswith("version of abababababab ")
+    version.aliases.append("small")
+    assert list_line(adapter_document(version)).startswith("small ")
+    assert shown(Adapter(digest="sha256:1"))["lower-rank version of"] is None

@@ -43,38 +43,6 @@ def write(root, name, text):
     path.write_text(text)
 
 
-def test_the_hottest_sensor_that_can_be_read_is_shown(tmp_path):
-    for number, text in enumerate(["47000\n", "", "N/A", "-274000", "999999", "51500"]):
-        write(tmp_path, f"sys/class/thermal/thermal_zone{number}/temp", text)
-    finding = device_checks.thermal(tmp_path)
-    assert (finding.level, finding.text) == (Level.OK, "2 sensors, hottest 52 °C")
-
-
-def test_no_sensor_is_unknown_and_never_cool(tmp_path):
-    for finding in (
-        device_checks.thermal(tmp_path),
-        device_checks.battery(tmp_path),
-        device_checks.frequency(tmp_path),
-        device_checks.instructions(tmp_path),
-    ):
-        assert finding.level is Level.UNKNOWN
-        assert "0 " not in finding.text
-
-
-def test_a_battery_is_found_among_other_supplies(tmp_path):
-    write(tmp_path, "sys/class/power_supply/AC/type", "Mains\n")
-    write(tmp_path, "sys/class/power_supply/BAT0/type", "Battery\n")
-    write(tmp_path, "sys/class/power_supply/BAT0/capacity", "57\n")
-    assert device_checks.battery(tmp_path).text == "57 %"
-
-
-def test_frequency_is_shown_in_gigahertz(tmp_path):
-    directory = "sys/devices/system/cpu/cpu0/cpufreq"
-    write(tmp_path, f"{directory}/scaling_cur_freq", "1500000\n")
-    write(tmp_path, f"{directory}/cpuinfo_max_freq", "2400000\n")
-    assert device_checks.frequency(tmp_path).text == "1.5 GHz now, 2.4 GHz at most"
-
-
 @pytest.mark.parametrize(
     ("cpuinfo", "level", "word"),
     [
