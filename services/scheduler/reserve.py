@@ -1,15 +1,15 @@
 """Places kept for tenants that hold none, so that a flooder's are not all there are.
 
-One place in eight, at least one where a node has four: while others have asked lately, a tenant
-that runs requests already may not take the last ones. A tenant that runs none therefore finds a
-place at once unless more than a reserve of such tenants came since a place was freed; then it
-waits for the next lease that ends, as it is first in the fair order. A tenant that is alone may
-use every place; so the first request after a quiet minute may find none kept.
+One place in eight, at least one where a node has four: while others have asked in the last ten
+minutes, a tenant that runs requests already may not take the last ones. A tenant that runs none
+finds one of them at once, unless more such tenants came than are kept before a place was freed;
+then it waits for the first lease that ends. A tenant that has been alone may use every place, so
+the first request of another may find none kept.
 """
 
 from __future__ import annotations
 
-_COMPANY_S = 60.0
+_COMPANY_S = 600.0
 _LEAST_PLACES = 4
 _PLACES_FOR_EACH_KEPT = 8
 
@@ -35,7 +35,7 @@ class Company:
         self._last = (tenant_id, now_s)
 
     def has_company(self, tenant_id: str, now_s: float) -> bool:
-        """Whether another tenant has asked within the last minute."""
+        """Whether another tenant has asked within the last ten minutes."""
         is_last = self._last is not None and self._last[0] == tenant_id
         other = self._last_other if is_last else self._last
         return other is not None and now_s < other[1] + _COMPANY_S

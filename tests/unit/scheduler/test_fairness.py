@@ -129,6 +129,47 @@ def test_backlogged_tenants_stay_within_the_bound_T15(arrivals, num_before):
 
 @given(
     st.lists(
+        st.tuples(st.sampled_from(_TENANTS), st.integers(1, _LARGEST)), min_size=6, max_size=100
+    ),
+    st.lists(st.frozensets(st.sampled_from(_TENANTS)), min_size=1, max_size=20),
+)
+def test_kept_places_widen_the_bound_by_one_request_T15(arrivals, holders):
+    """Whoever holds places at whatever time: nobody runs ahead by more than one request more."""
+    queue = ClassQueue()
+    for tenant, tokens in arrivals:
+        queue.push(make_request(tenant, estimated_tokens=tokens))
+    for turn in range(len(arrivals)):
+        queue.pop(holders[turn % len(holders)].__contains__)
+        waiting = [tenant for tenant in _TENANTS if queue.num_waiting_of(tenant)]
+        counters = [queue.served_tokens(tenant) for tenant in waiting]
+        assert max(counters, default=0) - min(counters, default=0) <= 2 * _LARGEST
+
+
+def test_a_kept_place_goes_to_the_first_that_holds_none():
+    queue = ClassQueue()
+    for tenant in ("flooder", "light", "other"):
+        queue.push(make_request(tenant))
+    assert queue.pop({"flooder"}.__contains__).tenant_id == "light"
+    assert queue.pop({"flooder", "light"}.__contains__).tenant_id == "other"
+    assert queue.pop({"flooder", "light", "other"}.__contains__) is None
+    assert queue.pop().tenant_id == "flooder"
+
+
+def test_a_kept_place_is_not_for_who_has_had_more_than_the_others():
+    queue = ClassQueue()
+    for _ in range(2):
+        queue.push(make_request("flooder", estimated_tokens=100))
+        queue.push(make_request("greedy", estimated_tokens=5000))
+    queue.pop()
+    queue.pop()
+    assert queue.served_tokens("greedy") == 5000
+    queue.push(make_request("greedy", estimated_tokens=4000))
+    queue.remove(next(iter(queue.requests_of("greedy"))))
+    assert queue.pop({"flooder"}.__contains__) is None
+
+
+@given(
+    st.lists(
         st.tuples(
             st.sampled_from(_TENANTS), st.integers(1, _LARGEST), st.integers(0, 2 * _LARGEST)
         ),
