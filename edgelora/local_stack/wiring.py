@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "OMP_NUM_THREADS", "EDGELORA_ISA")
+PASSED_ON = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "OMP_NUM_THREADS", "EDGELORA_ISA"),
+    # Without these Android's own programs, which Termux:API calls, do not start.
+    *("ANDROID_DATA", "ANDROID_ROOT", "ANDROID_ART_ROOT", "ANDROID_I18N_ROOT"),
+    *("ANDROID_RUNTIME_ROOT", "ANDROID_TZDATA_ROOT", "BOOTCLASSPATH", "DEX2OATBOOTCLASSPATH"),
+)
 """Variables of the launcher that services see; nothing else of its environment reaches them."""
 PREFIXES = {
     "monitor": "EDGELORA_MONITOR_",
