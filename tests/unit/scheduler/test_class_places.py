@@ -115,7 +115,7 @@ def test_interactive_goes_to_the_worker_with_an_idle_seat_before_one_that_would_
 
 
 def test_one_adapters_requests_do_not_starve_anothers_Q03():
-    """A, B, A, A, A, ... and one place: where an adapter is held decides the worker, not the turn."""
+    """A, B, A, A, A, ... and one place: residency decides the worker, never whose turn it is."""
     schedule = make_schedule(max_running=1)
     held = {"w0": 1}
     for name in "ABAAAA":

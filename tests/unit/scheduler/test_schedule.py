@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from copy import deepcopy
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from edgelora.errors import QueueFullError, ServiceUnavailableError
+from edgelora.errors import DeadlineExceededError, QueueFullError, ServiceUnavailableError
+from services.scheduler.pace import Answer
+from services.scheduler.places import PlaceLimits
 from services.scheduler.request import Priority
 from tests.support.schedules import make_limits, make_request, make_schedule
 
 _MAX_RUNNING = 2
 _LEASE_S = 10.0
+_LARGEST = 500
 
 
 def test_work_goes_to_ready_workers_only():
@@ -54,7 +60,7 @@ def test_hearing_again_that_a_worker_is_down_does_not_restart_the_limit():
 
 
 class ScheduleMachine(RuleBasedStateMachine):
-    """Random submits, grants, releases, renewals, cancels, expiries and worker changes."""
+    """Random submits, grants, releases, renewals, cancels, expiries and changes of the node."""
 
     waiting = Bundle("waiting")
     running = Bundle("running")
@@ -62,6 +68,7 @@ class ScheduleMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.now_s = 0.0
+        self.limits = PlaceLimits()
         self.schedule = make_schedule(
             workers=2,
             max_running=_MAX_RUNNING,
@@ -70,60 +77,99 @@ class ScheduleMachine(RuleBasedStateMachine):
         )
         self.expected_waiting = set()
         self.expected_running = {}
+        self.num_submitted = 0
+        self.ends = Counter()
+        self.unserved_since_s = {}
 
     @rule(
         target=waiting,
         tenant=st.sampled_from("abc"),
         priority=st.sampled_from(Priority),
-        tokens=st.integers(1, 500),
+        tokens=st.integers(1, _LARGEST),
+        allowed_s=st.none() | st.floats(0.0, 30.0),
     )
-    def submit(self, tenant, priority, tokens):
-        request = make_request(tenant, priority=priority, estimated_tokens=tokens)
+    def submit(self, tenant, priority, tokens, allowed_s):
+        request = make_request(
+            tenant,
+            priority=priority,
+            estimated_tokens=tokens,
+            asked_at_s=self.now_s,
+            allowed_s=allowed_s,
+        )
         is_full = self.schedule.queue.num_waiting(priority) >= 6 or (
             sum(other.tenant_id == tenant for other in self.waiting_in(priority)) >= 4
         )
+        was_empty = not self.waiting_in(priority)
+        self.num_submitted += 1
         try:
             position = self.schedule.submit(request, self.now_s)
-        except QueueFullError:
-            assert is_full
-        except ServiceUnavailableError:
-            assert not self.schedule.roster.ready()
+        except (QueueFullError, ServiceUnavailableError, DeadlineExceededError) as error:
+            self.ends[request] += 1
+            assert isinstance(error, QueueFullError) <= is_full
+            assert isinstance(error, ServiceUnavailableError) <= (not self.schedule.roster.ready())
+            assert isinstance(error, DeadlineExceededError) <= (allowed_s is not None)
         else:
             assert not is_full
-            assert position < self.schedule.queue.num_waiting(priority)
             self.expected_waiting.add(request)
+            if was_empty:
+                self.unserved_since_s[priority] = self.now_s
+            assert position == self.order_in(priority).index(request.ticket_id)
         return request
 
     @rule(target=running)
     def grant(self):
-        has_place = any(
-            self.num_running_on(worker.name) < _MAX_RUNNING
-            for worker in self.schedule.roster.ready()
-        )
+        self.leave_late()
+        overdue = [priority for priority in self.overdue() if self.num_free(priority, True)]
         lease = self.schedule.grant_next(self.now_s)
-        assert (lease is not None) == (has_place and bool(self.expected_waiting))
         if lease is None:
+            assert not overdue
+            self.expect_that_nobody_could_run()
             return make_request()
+        request = lease.request
         assert self.schedule.roster[lease.worker].is_ready
-        self.expected_waiting.remove(lease.request)
-        self.expected_running[lease.request] = (lease.worker, self.now_s + _LEASE_S)
-        return lease.request
+        assert request.deadline_s is None or self.now_s < request.deadline_s
+        is_overdue = request.priority in overdue
+        assert is_overdue == bool(overdue)
+        assert self.free_on(lease.worker, request.priority, is_overdue)
+        self.unserved_since_s[request.priority] = self.now_s
+        self.expected_waiting.remove(request)
+        self.expected_running[request] = (lease.worker, self.now_s + _LEASE_S)
+        return request
 
     @rule(request=consumes(waiting))
     def cancel(self, request):
         removed = self.schedule.queue.remove(request.ticket_id)
         assert (removed is not None) == (request in self.expected_waiting)
-        self.expected_waiting.discard(request)
+        if removed is not None:
+            self.expected_waiting.remove(request)
+            self.ends[request] += 1
 
-    @rule(request=consumes(running), used=st.integers(0, 1000), is_owner=st.booleans())
-    def release(self, request, used, is_owner):
+    @rule()
+    def leave_late(self):
+        late = {request for request, _ in self.schedule.remove_late(self.now_s)}
+        assert late <= self.expected_waiting
+        self.expected_waiting -= late
+        self.ends.update(late)
+        assert all(request.deadline_s is not None for request in late)
+        for request in self.expected_waiting:
+            assert request.deadline_s is None or self.now_s < request.deadline_s
+
+    @rule(
+        request=consumes(running),
+        used=st.integers(0, 2 * _LARGEST),
+        first_token_s=st.none() | st.floats(0.0, 10.0),
+        is_owner=st.booleans(),
+    )
+    def release(self, request, used, first_token_s, is_owner):
         tenant = request.tenant_id if is_owner else "mallory"
-        was_running = self.schedule.release(request.ticket_id, tenant, used, self.now_s)
+        answer = Answer(num_output_tokens=used, first_token_s=first_token_s)
+        was_running = self.schedule.release(request.ticket_id, tenant, used, self.now_s, answer)
         holds = request in self.expected_running
         is_alive = holds and self.now_s < self.expected_running[request][1]
         assert was_running == (is_alive and is_owner)
         if was_running:
             del self.expected_running[request]
+            self.ends[request] += 1
 
     @rule(request=running)
     def renew(self, request):
@@ -147,17 +193,27 @@ class ScheduleMachine(RuleBasedStateMachine):
         }
         for request in ended:
             del self.expected_running[request]
+        self.ends.update(ended)
 
     @rule(worker=st.sampled_from(["w0", "w1"]), is_ready=st.booleans())
     def change_worker(self, worker, is_ready):
         self.schedule.roster.set_ready(worker, is_ready, self.now_s)
+
+    @rule(share=st.sampled_from([0.25, 0.5, 1.0]), max_lower=st.none() | st.integers(0, 4))
+    def change_device(self, share, max_lower):
+        self.limits = PlaceLimits(share=share, max_lower_running=max_lower)
+        self.schedule.limit_places(self.limits)
 
     @invariant()
     def places_are_never_exceeded_nor_lost(self):
         leases = self.schedule.leases
         assert len(leases) == len(self.expected_running)
         for name in ("w0", "w1"):
-            assert leases.num_running_on(name) == self.num_running_on(name) <= _MAX_RUNNING
+            running = self.running_on(name)
+            assert +leases.running_on(name) == running
+            assert running[Priority.INTERACTIVE] <= _MAX_RUNNING
+            assert running[Priority.BACKGROUND] + running[Priority.BATCH] <= _MAX_RUNNING
+            assert leases.num_running_on(name) == running.total()
 
     @invariant()
     def the_queue_holds_what_waits(self):
@@ -166,19 +222,99 @@ class ScheduleMachine(RuleBasedStateMachine):
             self.expected_waiting
         )
 
+    @invariant()
+    def each_request_is_in_one_place_and_ends_once(self):
+        assert all(number == 1 for number in self.ends.values())
+        num_open = len(self.expected_waiting) + len(self.expected_running)
+        assert self.num_submitted == num_open + len(self.ends)
+
+    @invariant()
+    def tenants_that_wait_stay_within_the_bound(self):
+        """Twice the largest request, and what those in flight may yet be corrected by."""
+        bound = 2 * _LARGEST + 2 * 2 * _MAX_RUNNING * 2 * _LARGEST
+        for priority in Priority:
+            tenants = {request.tenant_id for request in self.waiting_in(priority)}
+            counters = [self.schedule.queue.served_tokens(priority, name) for name in tenants]
+            assert max(counters, default=0) - min(counters, default=0) <= bound
+
     def teardown(self):
         """Nothing leaks: after the last cancel and expiry every place is free again."""
         for request in list(self.expected_waiting):
             self.schedule.queue.remove(request.ticket_id)
         self.schedule.leases.expire(self.now_s + _LEASE_S)
         assert len(self.schedule.queue) == len(self.schedule.leases) == 0
+        assert self.schedule.next_event_s(self.now_s) is None
 
-    def num_running_on(self, name):
-        return sum(worker == name for worker, _ in self.expected_running.values())
+    # The model.
+
+    def running_on(self, name):
+        return Counter(
+            request.priority
+            for request, (worker, _) in self.expected_running.items()
+            if worker == name
+        )
+
+    def places(self):
+        return max(1, int(_MAX_RUNNING * self.limits.share))
+
+    def free_on(self, name, priority, is_overdue):
+        running = self.running_on(name)
+        num_lower = running[Priority.BACKGROUND] + running[Priority.BATCH]
+        if priority is Priority.INTERACTIVE:
+            return max(0, self.places() - running[priority])
+        num_all_lower = sum(other is not Priority.INTERACTIVE for other in self.all_running())
+        if self.limits.max_lower_running is not None and (
+            num_all_lower >= self.limits.max_lower_running
+        ):
+            return 0
+        return max(0, self.places() - (num_lower if is_overdue else running.total()))
+
+    def all_running(self):
+        return [request.priority for request in self.expected_running]
+
+    def num_free(self, priority, is_overdue):
+        ready = self.schedule.roster.ready()
+        return sum(self.free_on(worker.name, priority, is_overdue) for worker in ready)
+
+    def overdue(self):
+        return [
+            priority
+            for priority, aging_s in ((Priority.BACKGROUND, 5.0), (Priority.BATCH, 15.0))
+            if self.waiting_in(priority) and self.now_s >= self.unserved_since_s[priority] + aging_s
+        ]
+
+    def expect_that_nobody_could_run(self):
+        """No place is free but such as are kept from all who wait."""
+        for priority in Priority:
+            num_free = self.num_free(priority, is_overdue=False)
+            if not self.waiting_in(priority) or not num_free:
+                continue
+            assert priority is Priority.INTERACTIVE
+            assert num_free == 1
+            assert len(self.schedule.roster.ready()) * self.places() >= 4
+            holders = {
+                request.tenant_id
+                for request in self.expected_running
+                if request.priority is priority
+            }
+            tenants = {request.tenant_id for request in self.waiting_in(priority)}
+            lowest = min(map(self.counter, tenants))
+            assert all(self.counter(tenant) > lowest for tenant in tenants - holders)
+
+    def counter(self, tenant):
+        return self.schedule.queue.served_tokens(Priority.INTERACTIVE, tenant)
+
+    def order_in(self, priority):
+        """In which order a class would be served if nobody else came, by serving it in a copy."""
+        queue = deepcopy(self.schedule.queue)
+        order = []
+        while (request := queue.pop(priority, self.now_s)) is not None:
+            order.append(request.ticket_id)
+        return order
 
     def waiting_in(self, priority):
         return [request for request in self.expected_waiting if request.priority is priority]
 
 
-ScheduleMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+ScheduleMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
 TestSchedule = ScheduleMachine.TestCase
