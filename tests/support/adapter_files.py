@@ -117,12 +117,25 @@ def bfloat16_bytes(named: Tensors) -> bytes:
 
 @dataclass(frozen=True)
 class AdapterFiles:
-    """Both files of one adapter."""
+    """The files of one adapter."""
 
     config: bytes
     weights: bytes
+    card: bytes = b""
+    """Empty for none."""
 
 
 def good_adapter(seed: int = 0, **changes: Any) -> AdapterFiles:
     """A small valid adapter for `TINY_TARGETS`; another seed is another adapter."""
     return AdapterFiles(config_bytes(**changes), safetensors_bytes(tensors(seed=seed)))
+
+
+def ranked_adapter(rank: int, seed: int = 0, card: bytes = b"") -> AdapterFiles:
+    """A small valid adapter of a rank."""
+    factors = tensors(rank=rank, seed=seed)
+    return AdapterFiles(config_bytes(r=rank), safetensors_bytes(factors), card)
+
+
+def card_bytes(*examples: str, description: str = "") -> bytes:
+    """A card.json."""
+    return json.dumps({"description": description, "examples": examples}).encode()

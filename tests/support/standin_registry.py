@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 
 from edgelora.errors import AdapterNotFoundError, AlreadyExistsError, EdgeLoraError
 from edgelora.v1 import adapter_store_service_pb2 as pb
@@ -32,6 +33,8 @@ class StandinRegistry(StandinStore):
         """"whole" or "cut" for each upload."""
         self.probes: list[bytes] = []
         """What each upload brought to be measured on."""
+        self.cards: list[bytes] = []
+        """The card of each upload."""
         self.tiers = TierStatistics()
         self.habits: dict[str, WarmUpState] = {}
         self.package_bytes = 3
@@ -56,16 +59,22 @@ class StandinRegistry(StandinStore):
         first = await anext(aiter(request_iterator))
         header = first.header
         tenant = self._tenant(header.claim)
-        files = dict.fromkeys(
-            (pb.ADAPTER_FILE_CONFIG, pb.ADAPTER_FILE_WEIGHTS, pb.ADAPTER_FILE_PROBE), b""
-        )
+        kinds = ("CONFIG", "WEIGHTS", "PROBE", "CARD")
+        files = {pb.AdapterFile.Value(f"ADAPTER_FILE_{kind}"): b"" for kind in kinds}
         async for message in request_iterator:
             files[message.chunk.file] += message.chunk.data
         assert len(files[pb.ADAPTER_FILE_CONFIG]) == header.config_size_bytes
         assert len(files[pb.ADAPTER_FILE_WEIGHTS]) == header.weights_size_bytes
         assert len(files[pb.ADAPTER_FILE_PROBE]) == header.probe_size_bytes
+        assert len(files[pb.ADAPTER_FILE_CARD]) == header.card_size_bytes
         self.probes.append(files.pop(pb.ADAPTER_FILE_PROBE))
+        self.cards.append(files.pop(pb.ADAPTER_FILE_CARD))
         response = self._add(tenant, b"".join(files.values()), header, "upload")
+        stored = self.adapters[tenant][response.adapter.digest]
+        stored.version_of_digest = header.version_of_digest
+        if self.cards[-1]:
+            stored.example_prompts.extend(json.loads(self.cards[-1])["examples"])
+        response.adapter.CopyFrom(stored)
         outcome = "whole"
         return response
 

@@ -172,11 +172,12 @@ class StoreClient:
             "claim": self.claim(tenant_id),
             "config_size_bytes": len(files.config),
             "weights_size_bytes": len(files.weights),
+            "card_size_bytes": len(files.card),
         }
         return pb.StoreUploadHeader(**(values | fields))
 
     async def register(self, tenant_id: str, files: AdapterFiles, **fields):
-        """Uploads both files."""
+        """Uploads the files."""
         return await self.send(messages(self.header(tenant_id, files, **fields), files))
 
     async def send(self, parts: Iterable | AsyncIterator):
@@ -184,7 +185,9 @@ class StoreClient:
         with translate_errors():
             return await self.stub.RegisterAdapter(parts, timeout=60)
 
-    async def resolve(self, tenant_id: str, *selections: str | tuple[str, float]):
+    async def resolve(
+        self, tenant_id: str, *selections: str | tuple[str, float], max_rank: int = 0
+    ):
         """Resolves aliases or digests, with strengths where given as pairs."""
         adapters = [
             AdapterSelection(adapter=each)
@@ -192,9 +195,17 @@ class StoreClient:
             else AdapterSelection(adapter=each[0], strength=each[1])
             for each in selections
         ]
-        request = pb.ResolveAdaptersRequest(claim=self.claim(tenant_id), adapters=adapters)
+        request = pb.ResolveAdaptersRequest(
+            claim=self.claim(tenant_id), adapters=adapters, max_rank=max_rank
+        )
         with translate_errors():
             return await self.stub.ResolveAdapters(request, timeout=20)
+
+    async def candidates(self, tenant_id: str, version: str = ""):
+        """What the router may choose among."""
+        request = pb.ListCandidatesRequest(claim=self.claim(tenant_id), version=version)
+        with translate_errors():
+            return await self.stub.ListCandidates(request, timeout=20)
 
     async def install(self, tenant_id: str, package: str, **fields):
         """Installs a package; returns the progress told and the outcome."""
@@ -305,6 +316,7 @@ def messages(header: pb.StoreUploadHeader, files: AdapterFiles):
     for kind, data in (
         (pb.ADAPTER_FILE_CONFIG, files.config),
         (pb.ADAPTER_FILE_WEIGHTS, files.weights),
+        (pb.ADAPTER_FILE_CARD, files.card),
     ):
         for start in range(0, len(data), CHUNK_BYTES):
             yield chunk(kind, data[start : start + CHUNK_BYTES])

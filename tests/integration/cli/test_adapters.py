@@ -6,7 +6,8 @@ import pytest
 
 from edgelora.errors import NotFoundError
 from edgelora.v1.adapter_pb2 import Adapter, AdapterForecast, WarmUpState
-from tests.integration.cli.conftest import CONFIG, PROBE
+from tests.integration.cli.conftest import CONFIG, PROBE, WEIGHTS
+from tests.support.adapter_files import card_bytes, config_bytes, ranked_adapter
 
 pytestmark = pytest.mark.integration
 
@@ -33,6 +34,80 @@ async def test_an_adapter_is_added_by_its_generation_and_shown(command, adapter)
     assert document["parent_digest"] != document["digest"]
     assert document["usage"]["num_memory_hits"] == 4
     assert document["certificate"] is None
+
+
+@pytest.fixture
+def ranked(tmp_path):
+    """A real adapter of rank 8, with probe and card."""
+    directory = tmp_path / "ranked"
+    directory.mkdir()
+    files = ranked_adapter(8)
+    (directory / CONFIG).write_bytes(files.config)
+    (directory / WEIGHTS).write_bytes(files.weights)
+    (directory / PROBE).write_bytes(b"{}\n")
+    (directory / "card.json").write_bytes(card_bytes("Write to Anna", "Write to Tom"))
+    return directory
+
+
+async def test_lower_ranks_are_cut_and_registered_as_versions(command, ranked):
+    add = ("adapters", "add", str(ranked), "--alias", "mail", "--ranks", "2, 4,2")
+    document = await command.json(*add)
+    original = document["adapter"]["digest"]
+    four, two = document["versions"]
+    assert {each["adapter"]["version_of_digest"] for each in (four, two)} == {original}
+    assert 0 < four["relative_error"] < two["relative_error"] < 1
+    assert four["alias"] is None
+    assert command.err == "".join(
+        f"Uploading {name} ...\nUploading {name}: done\n"
+        for name in ("ranked", "ranked-rank-4", "ranked-rank-2")
+    )
+    # The probe goes with all of them, the card with the adapter alone.
+    store = command.gateway.store
+    assert store.probes == [b"{}\n"] * 3
+    assert [bool(card) for card in store.cards] == [True, False, False]
+
+    again = (await command(*add)).splitlines()
+    assert again[0].startswith(f"was registered before: {original} as mail")
+    assert "its version of rank 4: " in again[1]
+    assert again[2].endswith(" % away from it")
+    shown = await command("adapters", "show", "mail")
+    assert "Write to Anna" in shown
+    assert "Write to Tom" in shown
+    assert f"version of {original[7:19]}" in await command("adapters", "list")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "status", "words"),
+    [
+        ("8", 1, "1 to 7"),
+        ("4,16", 1, "1 to 7"),
+        ("0", 1, "1 to 7"),
+        ("four", 2, "whole numbers"),
+        ("4,,2", 2, "whole numbers"),
+        ("-4", 2, "whole numbers"),
+        ("9" * 5000, 2, "whole numbers"),
+        (",".join(map(str, range(1, 18))), 2, "at most 16"),
+    ],
+)
+async def test_nothing_is_sent_when_a_rank_can_not_be_cut(command, ranked, ranks, status, words):
+    await command("adapters", "add", str(ranked), f"--ranks={ranks}", status=status)
+    assert words in command.err
+    assert not command.gateway.store.adapters
+
+
+async def test_what_can_not_be_cut_is_named_before_anything_is_sent(command, ranked):
+    (ranked / CONFIG).write_bytes(config_bytes(r=8, use_dora=True))
+    await command("adapters", "add", str(ranked), "--ranks", "4", status=1)
+    assert "DoRA" in command.err
+    assert not command.gateway.store.adapters
+
+
+async def test_no_adapter_is_called_auto(command, adapter):
+    await command("adapters", "add", str(adapter), "--alias", "auto", status=1)
+    assert "leaves the choice to the router" in command.err
+    await command("adapters", "add", str(adapter), "--alias", "mail")
+    await command("adapters", "alias", "auto", "mail", status=1)
+    assert "leaves the choice to the router" in command.err
 
 
 async def test_a_generation_needs_its_alias(command, adapter):

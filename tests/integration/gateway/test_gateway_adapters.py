@@ -22,6 +22,7 @@ from edgelora.v1 import gateway_service_pb2 as pb
 pytestmark = pytest.mark.integration
 
 CONFIG, WEIGHTS, PROBE = "adapter_config.json", "adapter_model.safetensors", "probe.jsonl"
+CARD = "card.json"
 
 
 @pytest.fixture
@@ -105,6 +106,21 @@ async def test_a_probe_goes_with_the_adapter(gateway, adapter):
     assert gateway.store.probes == [b"", (adapter / PROBE).read_bytes()]
 
 
+async def test_a_card_goes_with_the_adapter_and_a_version_with_its_original(gateway, adapter):
+    client = await gateway.client()
+    (adapter / CARD).write_bytes(b'{"description": "", "examples": ["Write to Anna"]}')
+    original = (await client.register_adapter(adapter)).adapter.digest
+    (adapter / CARD).unlink()
+    (adapter / CONFIG).write_bytes(b"lower")
+    version = await client.register_adapter(adapter, version_of_digest=original)
+    assert [len(card) for card in gateway.store.cards] == [50, 0]
+    assert version.adapter.version_of_digest == original
+    found = (await client.get_adapter(original)).adapter
+    assert list(found.example_prompts) == ["Write to Anna"]
+    listed = {each.digest: each for each in (await client.list_adapters()).adapters}
+    assert listed[version.adapter.digest].version_of_digest == original
+
+
 async def test_every_answer_says_what_its_adapter_is_and_where_it_comes_from(gateway, adapter):
     client = await gateway.client()
     old = await client.register_adapter(adapter, alias="mail")
@@ -182,6 +198,12 @@ BAD_UPLOADS = [
     ("header.files[2].size_bytes", [header(*BOTH, (PROBE, 0))]),
     ("header.files[2].size_bytes", [header(*BOTH, (PROBE, 2**16 + 1))]),
     ("header.files", [header((CONFIG, 4), (PROBE, 6))]),
+    ("header.files[2].size_bytes", [header(*BOTH, (CARD, 0))]),
+    ("header.files[2].size_bytes", [header(*BOTH, (CARD, 2**16 + 1))]),
+    ("header.files[3].name", [header(*BOTH, (CARD, 5), (CARD, 5))]),
+    ("header.version_of_digest", [header(*BOTH, version_of_digest="mail")]),
+    ("header.version_of_digest", [header(*BOTH, version_of_digest="sha256:" + "F" * 64)]),
+    ("header.alias", [header(*BOTH, alias="auto")]),
     ("header.alias", [header(*BOTH, alias="../mail")]),
     ("header.expected_generation", [header(*BOTH, expected_generation=1)]),
     ("header.description", [header(*BOTH, description="a" * 501)]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgelora.adapter_upload import CHUNK_BYTES, FILE_NAMES, PROBE_NAME, upload_messages
+from edgelora.adapter_upload import CARD_NAME, CHUNK_BYTES, FILE_NAMES, PROBE_NAME, upload_messages
 from edgelora.errors import AdapterRejectedError
 
 CONFIG, WEIGHTS = FILE_NAMES
@@ -55,15 +55,17 @@ def test_a_missing_or_empty_file_is_named_A23(tmp_path, missing):
         next(messages(tmp_path))
 
 
-def test_a_probe_goes_last_and_an_empty_one_is_named(tmp_path):
-    for name, content in ((CONFIG, b"{}"), (WEIGHTS, b"12"), (PROBE_NAME, b"{}\n")):
-        (tmp_path / name).write_bytes(content)
+def test_probe_and_card_go_last_and_an_empty_one_is_named(tmp_path):
+    names = [CONFIG, WEIGHTS, PROBE_NAME, CARD_NAME]
+    for name in names:
+        (tmp_path / name).write_bytes(b"{}\n")
     header, *chunks = messages(tmp_path)
-    names = [CONFIG, WEIGHTS, PROBE_NAME]
     assert [file.name for file in header.header.files] == names
     assert [message.chunk.file_name for message in chunks] == names
     assert chunks[-1].chunk.data == b"{}\n"
-    (tmp_path / PROBE_NAME).write_bytes(b"")
-    with pytest.raises(AdapterRejectedError, match="remove it") as caught:
-        next(messages(tmp_path))
-    assert caught.value.field == PROBE_NAME
+    for name in (PROBE_NAME, CARD_NAME):
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(AdapterRejectedError, match="remove it") as caught:
+            next(messages(tmp_path))
+        assert caught.value.field == name
+        (tmp_path / name).unlink()
