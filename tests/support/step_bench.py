@@ -22,6 +22,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.stand_in_backend import SLOT_BYTES, VOCAB_SIZE, StandInBackend, stand_in_weights
 
 BLOCK_SIZE = 4
+STEP_S = 0.0125
 TOKEN_BYTES = TokenBytes([bytes([32 + index]) for index in range(VOCAB_SIZE)])
 
 
@@ -63,6 +64,8 @@ class StepBench:
         num_slots: int = 2,
         max_num_seqs: int = 3,
         budget: int = 8,
+        lower_prefill_tokens: int = 64,
+        aging_s: float = 15.0,
         eos_token_ids: frozenset[int] = frozenset(),
         prefix_caching: bool = True,
         budget_bytes: int | None = None,
@@ -86,7 +89,12 @@ class StepBench:
         )
         model = self.backend.load_model(Path(), limits)
         self.scheduler = IterationScheduler(
-            StepLimits(max_num_seqs=max_num_seqs, max_num_batched_tokens=budget),
+            StepLimits(
+                max_num_seqs=max_num_seqs,
+                max_num_batched_tokens=budget,
+                lower_prefill_tokens=lower_prefill_tokens,
+                aging_s=aging_s,
+            ),
             self.blocks,
             self.slots,
             PrefixCache(self.blocks, model.digest, is_enabled=prefix_caching),
@@ -139,7 +147,7 @@ class StepBench:
 
     def step(self) -> bool:
         """Runs one step."""
-        self.clock.advance(0.0125)
+        self.clock.advance(STEP_S)
         has_run = self.loop.step()
         self.collect()
         return has_run

@@ -1,11 +1,12 @@
 """The table of adapter slots: which digest is where, who uses it, which one may go.
 
 A slot is EMPTY, LOADING (given to a digest whose weights are on their way) or RESIDENT. A slot
-that is referenced or loading is never evicted. Of the others, which are idle, the least recently
-used goes first; those that waiting sequences want, and then those that are pinned, go last. One
-that was loaded a short while ago and has served nobody yet stays as long as another slot is busy
-and will come free. Slots also share a budget of bytes: one that loads is counted at the most a slot
-can hold, a resident one at what it holds. The table decides; the engine moves the weights.
+that is referenced, or that is being written, is never evicted. Of the others, which are idle, the
+least recently used goes first; those that waiting sequences want, and then those that are pinned,
+go last. One that was loaded a short while ago and has served nobody yet stays as long as another
+slot is busy and will come free. Slots also share a budget of bytes: one that loads is counted at
+the most a slot can hold, a resident one at what it holds. The table decides; the engine moves the
+weights.
 """
 
 from __future__ import annotations
@@ -44,11 +45,14 @@ class Slot:
     """Given to its digest ahead of use."""
     form: str = ""
     """The serving form that is written into it."""
+    is_written: bool = False
+    """Whether its weights are there, or at least have come and are being written."""
 
     @property
     def is_idle(self) -> bool:
         """Whether it could be evicted."""
-        return self.state is SlotState.RESIDENT and not self.num_references
+        is_abandoned = self.state is SlotState.LOADING and not self.is_written
+        return not self.num_references and (is_abandoned or self.state is SlotState.RESIDENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +146,14 @@ class AdapterSlots:
         """The serving form a digest is loaded in; it has a slot."""
         return self._by_digest[digest].form
 
-    def note_form(self, digest: str, form: str) -> None:
-        """Says which serving form is written into a digest's slot."""
-        self._by_digest[digest].form = form
+    def begin_writing(self, digest: str, form: str) -> None:
+        """Says that the weights of a digest have come, and in which serving form."""
+        slot = self._by_digest[digest]
+        slot.form, slot.is_written = form, True
+
+    def is_written(self, digest: str) -> bool:
+        """Whether the weights of a digest that has a slot are there or have come."""
+        return self._by_digest[digest].is_written
 
     def acquire(
         self, digests: Sequence[str], now_s: float, wanted: Collection[str] = frozenset()
@@ -173,8 +182,9 @@ class AdapterSlots:
     def claim_ahead(
         self, digest: str, evict_digest: str | None, now_s: float
     ) -> Acquisition | None:
-        """Gives a slot to a digest that nobody has asked for yet; no reference is taken.
+        """Gives a slot to a digest that nobody has asked for yet but whose weights are there.
 
+        No reference is taken.
         Only an empty one, or that of `evict_digest` while it is idle, not pinned and not new.
         None when there is none, or when the digest has one already.
         """
@@ -194,7 +204,7 @@ class AdapterSlots:
             evictions = (self._empty(victim),)
         claim = self._claim(digest)
         slot = self._by_digest[digest]
-        slot.is_warm_up, slot.last_used_s = True, now_s
+        slot.is_warm_up, slot.is_written, slot.last_used_s = True, True, now_s
         return Acquisition((slot.index,), (claim,), evictions)
 
     def release(self, digests: Iterable[str], now_s: float) -> None:
@@ -211,6 +221,7 @@ class AdapterSlots:
         """Says that the weights of a loading digest are in its slot, and how large they are."""
         slot = self._by_digest[digest]
         slot.state, slot.size_bytes, slot.resident_since_s = SlotState.RESIDENT, size_bytes, now_s
+        slot.is_written = True
         self.num_changes += 1
 
     def discard(self, digest: str) -> Eviction | None:

@@ -120,7 +120,8 @@ class AdapterTraffic:
                 self._generations.fail(generation, error)
             else:
                 others.append(generation)
-        if others:
+        # Without a slot it is asked for again when it has one.
+        if others and self._slots.find(digest) is not None:
             self._generations.outbox.wanted.append(WantedAdapter(digest, others[0].ticket))
             return
         self._empty_slot(digest)
@@ -164,7 +165,7 @@ class AdapterTraffic:
 
     def _write(self, digest: str, slot: int, fetched: FetchedAdapter) -> None:
         self._being_written.add(digest)
-        self._slots.note_form(digest, fetched.form)
+        self._slots.begin_writing(digest, fetched.form)
         # What waits for the end of the load must not keep the adapter itself.
         done = partial(self._finish_load, digest, fetched.reference, fetched.cost)
         self._loader.load(slot, fetched.adapter, done)

@@ -18,6 +18,7 @@ when there are fewer seats than there were; interactive ones keep theirs to thei
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
@@ -231,8 +232,6 @@ class IterationScheduler:
 
     def _preempt_slot_holders(self, sequence: Sequence) -> bool:
         """Preempts whoever may be preempted for this sequence's slots, if that is enough."""
-        is_overdue = self._blocked_s(sequence) >= 2 * self._limits.slot_patience_s
-        worst_kept = sequence.precedence - 1 if is_overdue else sequence.precedence
         holders: dict[str, list[Sequence]] = {}
         for holder in self.seated:
             for digest in holder.digests:
@@ -240,8 +239,9 @@ class IterationScheduler:
         takeable = [
             digest
             for digest in self.slots.soonest_free(sequence.digests)
-            if self.slots.is_resident(digest)
-            and all(holder.precedence > worst_kept for holder in holders[digest])
+            if all(
+                holder.precedence > self._worst_kept(sequence, digest) for holder in holders[digest]
+            )
         ]
         takeable.sort(key=lambda digest: (len(holders[digest]), digest))
         freed = self.slots.choose_freed(sequence.digests, takeable)
@@ -249,6 +249,15 @@ class IterationScheduler:
             for holder in holders[digest]:
                 self._preempt(holder)
         return bool(freed)
+
+    def _worst_kept(self, sequence: Sequence, digest: str) -> float:
+        """The worst precedence that a sequence's wait leaves in the slot of a digest."""
+        if self.slots.is_resident(digest):
+            is_overdue = self._blocked_s(sequence) >= 2 * self._limits.slot_patience_s
+            return sequence.precedence - is_overdue
+        # What is being written is there in a moment. What is still fetched may take long, but
+        # equals that took it from each other would fetch for ever.
+        return math.inf if self.slots.is_written(digest) else sequence.precedence
 
     # Gate 3: KV blocks for every token the sequence has so far.
 

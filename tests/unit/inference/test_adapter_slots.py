@@ -48,11 +48,21 @@ def test_an_adapter_in_use_is_never_evicted():
     assert slots.num_references == 1
 
 
-def test_a_loading_slot_is_not_evicted_even_when_nobody_waits_any_more():
+def test_a_slot_that_is_being_written_is_not_evicted_even_when_nobody_waits_any_more():
     slots = AdapterSlots(1)
     slots.acquire(["a"], 0.0)
+    slots.begin_writing("a", "form")
     slots.release(["a"], 0.0)
     assert slots.acquire(["b"], 1.0) is None
+
+
+def test_a_slot_whose_weights_have_not_come_goes_when_nobody_waits_for_them_any_more():
+    slots = AdapterSlots(1)
+    slots.acquire(["a"], 0.0)
+    assert slots.acquire(["b"], 1.0) is None
+    slots.release(["a"], 1.0)
+    (eviction,) = slots.acquire(["b"], 2.0).evictions
+    assert (eviction.digest, eviction.was_resident) == ("a", False)
 
 
 def test_all_or_nothing_for_several_adapters():
@@ -218,7 +228,7 @@ def test_a_load_ahead_is_wasted_unless_somebody_used_it():
     st.integers(10, 45),
     st.lists(
         st.tuples(
-            st.sampled_from(["acquire", "release", "loaded", "ahead", "pin"]),
+            st.sampled_from(["acquire", "release", "writing", "loaded", "ahead", "pin"]),
             st.sets(st.sampled_from("abcdef"), min_size=1, max_size=2),
             st.integers(1, 10),
         ),
@@ -230,20 +240,24 @@ def test_the_budget_is_never_exceeded_and_what_is_used_never_goes(num_slots, bud
     held: list[list[str]] = []
     for now_s, (action, names, size) in enumerate(actions):
         digests = sorted(names)
+        loading = [slot for slot in slots.slots if slot.state is SlotState.LOADING]
+        being_written = {slot.digest for slot in loading if slot.is_written}
         if action == "acquire":
             acquisition = slots.acquire(digests, now_s, wanted=set("ab"))
             if acquisition is not None:
                 held.append(digests)
-                assert all(each.was_resident for each in acquisition.evictions)
+                assert being_written.isdisjoint(each.digest for each in acquisition.evictions)
             elif len(digests) <= slots.max_adapters and not held:
                 # Only what loads, or another new one's sake, can be in the way.
                 assert any(slot.state is SlotState.LOADING for slot in slots.slots)
         elif action == "release" and held:
             slots.release(held.pop(0), now_s)
+        elif action == "writing":
+            for slot in loading:
+                slots.begin_writing(slot.digest, "form")
         elif action == "loaded":
-            for slot in slots.slots:
-                if slot.state is SlotState.LOADING:
-                    slots.mark_resident(slot.digest, size, now_s)
+            for slot in loading:
+                slots.mark_resident(slot.digest, size, now_s)
         elif action == "ahead":
             slots.claim_ahead(digests[0], digests[-1], now_s)
         elif action == "pin":

@@ -11,7 +11,15 @@ class Bench:
     """A scheduler, and a model that only counts."""
 
     def __init__(
-        self, *, num_blocks=64, num_slots=2, max_num_seqs=4, budget=16, patience_s=2.0, now_s=0.0
+        self,
+        *,
+        num_blocks=64,
+        num_slots=2,
+        max_num_seqs=4,
+        budget=16,
+        patience_s=2.0,
+        now_s=0.0,
+        **limits,
     ):
         blocks = KvBlockPool(num_blocks, 4)
         self.scheduler = IterationScheduler(
@@ -19,6 +27,7 @@ class Bench:
                 max_num_seqs=max_num_seqs,
                 max_num_batched_tokens=budget,
                 slot_patience_s=patience_s,
+                **limits,
             ),
             blocks,
             AdapterSlots(num_slots),

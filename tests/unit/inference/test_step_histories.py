@@ -1,13 +1,20 @@
-"""Random arrivals, cancels, loads and failures against a simple model: nothing leaks (I1, I5)."""
+"""Random arrivals, cancels, loads and failures against a simple model: nothing leaks (I1, I5).
+
+Classes are mixed: who gave way says the same in the end (I4), and nobody is starved.
+"""
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edgelora.errors import ServiceUnavailableError
+from services.inference.engine.aging import PAUSE
 from services.inference.engine.events import Completed, Failed
+from services.inference.engine.run_limits import RunLimits
 from services.inference.engine.sequence import Priority, SequenceStatus
 from tests.support.step_bench import BLOCK_SIZE, StepBench, fetched, solo_text
+
+AGING_S = 4.0
 
 adapters_strategy = st.lists(st.integers(1, 4), max_size=2, unique=True).map(tuple)
 
@@ -18,8 +25,16 @@ class Histories(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.bench = StepBench(
-            num_blocks=8, num_slots=2, max_num_seqs=3, budget=6, min_residency_s=0.5
+            num_blocks=8,
+            num_slots=2,
+            max_num_seqs=3,
+            budget=6,
+            min_residency_s=0.5,
+            lower_prefill_tokens=3,
+            aging_s=AGING_S,
         )
+        self.turn = self.served_since_s = None
+        self.pause_end_s = 0.0
         self.asked = {}
         self.cancelled = set()
 
@@ -46,8 +61,60 @@ class Histories(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 4))
     def step(self, count):
+        bench = self.bench
         for _ in range(count):
-            self.bench.step()
+            having = [
+                each
+                for each in bench.scheduler.seated + bench.scheduler.waiting
+                if each.has_turn and all(map(bench.slots.is_resident, each.digests))
+            ]
+            bench.backend.before_forward = self.check_classes
+            bench.step()
+            bench.backend.before_forward = lambda chunks: None
+            for each in having:
+                assert each.unserved_since_s == bench.clock() or not each.has_turn
+            self.check_turns()
+
+    @rule(max_num_seqs=st.integers(1, 3))
+    def limit(self, max_num_seqs):
+        self.bench.loop.limit(
+            RunLimits(max_num_seqs=max_num_seqs, max_prefill_tokens=6, num_threads=1)
+        )
+
+    def check_classes(self, chunks):
+        """What a step may hold: little of the lower classes, nothing beside an urgent prompt."""
+        tables = [chunk.block_table for chunk in chunks]
+        rows = [
+            (each, len(chunks[tables.index(each.block_table)].token_ids))
+            for each in self.bench.scheduler.seated
+            if each.block_table and each.block_table in tables
+        ]
+        lower = [row for row in rows if row[0].priority is not Priority.INTERACTIVE]
+        assert sum(count for each, count in lower if each.is_prefilling) <= 3
+        urgent = any(e.is_prefilling and e.priority is Priority.INTERACTIVE for e, _ in rows)
+        assert not urgent or all(each.has_turn for each, _ in lower)
+
+    def check_turns(self):
+        """One at a time, and when nobody has one and the pause is over nobody waits too long."""
+        now_s, sequences = self.bench.clock(), self.bench.sequences.values()
+        if self.turn is not None and not self.turn.has_turn:
+            if self.served_since_s is not None:
+                self.pause_end_s = now_s + PAUSE * (now_s - self.served_since_s)
+            self.turn = self.served_since_s = None
+        having = [each for each in sequences if each.has_turn]
+        assert len(having) <= 1
+        if having:
+            (self.turn,) = having
+            assert self.turn.priority is not Priority.INTERACTIVE
+            if self.served_since_s is None and self.turn.unserved_since_s == now_s:
+                self.served_since_s = now_s
+        elif now_s >= self.pause_end_s:
+            waits_s = [
+                now_s - each.unserved_since_s
+                for each in self.bench.scheduler.waiting + self.bench.scheduler.seated
+                if each.priority is not Priority.INTERACTIVE
+            ]
+            assert max(waits_s, default=0.0) < AGING_S
 
     @rule(seconds=st.sampled_from([0.5, 3.0]))
     def wait(self, seconds):
@@ -110,7 +177,7 @@ class Histories(RuleBasedStateMachine):
     def teardown(self):
         self.write(is_holding=False)
         bench = self.bench
-        for _ in range(400):
+        for _ in range(1500):
             bench.clock.advance(0.5)
             has_run = bench.step()
             if not has_run and not bench.wanted and not bench.scheduler.waiting:
