@@ -79,7 +79,7 @@ async def main(environ: Mapping[str, str]) -> None:
             schedule,
             pressure,
             admission,
-            AutoSelection(choice, pressure),
+            AutoSelection(choice, pressure, schedule.digests_of, boot_clock_s),
             sealer,
             boot_clock_s,
         )

@@ -79,6 +79,10 @@ class LeaseTable:
         """Returns how many requests of the class run."""
         return sum(counts[priority] for counts in self._by_worker.values())
 
+    def running(self) -> list[Request]:
+        """Returns every request that holds a place, in order of the grants."""
+        return [lease.request for lease in self._leases.values()]
+
     def num_running_of(self, priority: Priority, tenant_id: str) -> int:
         """Returns how many requests of the class the tenant runs."""
         return self._by_tenant[priority, tenant_id]

@@ -34,6 +34,8 @@ class Request:
     """How long after `asked_at_s` its caller waits for the whole answer; None: for ever."""
     num_resident: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Worker name -> how many of the request's adapters that worker holds in slots."""
+    digests: frozenset[str] = frozenset()
+    """The request's adapters; empty: the base model."""
 
     @property
     def deadline_s(self) -> float | None:

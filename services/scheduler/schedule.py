@@ -49,6 +49,16 @@ class Schedule:
         interval_s = estimate.lease_s / num_places if estimate and num_places else None
         self.queue.require_room(priority, tenant_id, grant_interval_s=interval_s)
 
+    def digests_of(self, tenant_id: str) -> set[str]:
+        """Returns the adapters of the tenant's requests that wait or run: in a slot, or soon."""
+        requests = (*self.leases.running(), *self.queue.waiting())
+        return {
+            digest
+            for request in requests
+            if request.tenant_id == tenant_id
+            for digest in request.digests
+        }
+
     def submit(self, request: Request, now_s: float) -> int:
         """Queues a request; returns how many of its class go before it.
 
@@ -168,7 +178,7 @@ class Schedule:
         """
         num_free = sum(load.num_free for load in loads)
         num_kept = kept_places(sum(load.max_running for load in loads))
-        if priority is not Priority.INTERACTIVE or num_free > num_kept:
+        if priority is not Priority.INTERACTIVE or num_free > num_kept + 1:
             return None
         return lambda tenant_id: (
             self.leases.num_running_of(priority, tenant_id) > 0

@@ -80,6 +80,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
             asked_at_s=asked_at_s,
             allowed_s=_seconds(request.remaining) if request.HasField("remaining") else None,
             num_resident=admitted.num_resident,
+            digests=frozenset(adapter.digest for adapter in admitted.serving.adapters),
         )
         queued_at_s = self._clock()
         position = self._dispatcher.submit(waiting)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,21 +61,25 @@ class AdapterChoice:
         *,
         device: DeviceState,
         max_rank: int | None,
+        on_their_way: Callable[[], Set[str]] = frozenset,
     ) -> Choice:
         """Chooses for a text of the tenant that the claim names.
 
-        `max_rank`: adapters of a higher rank are not to be had; None: all are.
+        `max_rank`: adapters of a higher rank are not to be had; None: all are. `on_their_way`:
+        asked last of all for what the tenant's other requests use, which is being loaded.
 
         Raises RouterMissingError, and what the store raised.
         """
         started_s = self._clock()
         router = await self._source.current()
-        known, resident = await self._cache.current(claim, tenant_id, router)
-        candidates, table = known.allowed(max_rank)
-        is_resident = np.array([each.digest in resident for each in candidates], np.bool_)
+        known, in_slots = await self._cache.current(claim, tenant_id, router)
         # Half a millisecond at the most: a thread would cost more than it saves.
         is_short = len(text) <= _MAX_INLINE_CHARS
         vector = router.embed(text) if is_short else await asyncio.to_thread(router.embed, text)
+        candidates, table = known.allowed(max_rank)
+        # Nothing waits from here on: requests that come together see each other's choices.
+        held = in_slots | on_their_way()
+        is_resident = np.array([each.digest in held for each in candidates], np.bool_)
         decision = decide(
             router.scores(vector, table, device, np.ones_like(is_resident)),
             router.scores(vector, table, device, is_resident),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 
 import structlog
 from google.protobuf.duration_pb2 import Duration
@@ -16,6 +16,7 @@ from edgelora.v1.scheduler_service_pb2 import AcquireRequest
 from services.scheduler.pressure.current import CurrentPressure
 from services.scheduler.pressure.device import PressureLevel
 from services.scheduler.routing.adapter_choice import AdapterChoice, Choice
+from services.scheduler.routing.recent_choices import RecentChoices
 
 _SEVERITIES = {
     PressureLevel.NORMAL: 0.0,
@@ -27,9 +28,19 @@ _SEVERITIES = {
 class AutoSelection:
     """Puts chosen adapters in the place of `auto`."""
 
-    def __init__(self, choice: AdapterChoice, pressure: CurrentPressure) -> None:
+    def __init__(
+        self,
+        choice: AdapterChoice,
+        pressure: CurrentPressure,
+        digests_of: Callable[[str], Set[str]],
+        clock: Callable[[], float],
+    ) -> None:
+        """`digests_of`: the adapters of a tenant's requests that wait or run; `clock`: seconds."""
         self._choice = choice
         self._pressure = pressure
+        self._digests_of = digests_of
+        self._clock = clock
+        self._recent = RecentChoices()
 
     async def choose(
         self, request: AcquireRequest, tenant_id: str
@@ -52,7 +63,12 @@ class AutoSelection:
                 battery=_SEVERITIES.get(device.battery.level),
             ),
             max_rank=ceiling[0] if ceiling else None,
+            on_their_way=lambda: (
+                self._digests_of(tenant_id) | self._recent.of(tenant_id, self._clock())
+            ),
         )
+        digests = [candidate.digest for candidate, _ in choice.adapters]
+        self._recent.note(tenant_id, digests, self._clock())
         structlog.contextvars.bind_contextvars(
             route_reason=choice.reason.name.lower(),
             route_candidates=choice.num_candidates,

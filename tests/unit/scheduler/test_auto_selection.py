@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from edgelora.errors import InvalidRequestError
@@ -37,9 +40,26 @@ def pressure():
 
 
 @pytest.fixture
-def auto(shelf, pressure, tmp_path):
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def used():
+    """Tenant -> adapters of its requests that wait or run."""
+    return {}
+
+
+@pytest.fixture
+def rules():
+    return RULES
+
+
+@pytest.fixture
+def auto(shelf, pressure, used, clock, rules, tmp_path):
     source = RouterSource([write_small_router(tmp_path / "router")], FakeClock())
-    return AutoSelection(AdapterChoice(source, CandidateCache(shelf), RULES, FakeClock()), pressure)
+    choice = AdapterChoice(source, CandidateCache(shelf), rules, FakeClock())
+    return AutoSelection(choice, pressure, lambda tenant_id: used.get(tenant_id, set()), clock)
 
 
 def device(**levels: PressureLevel) -> DeviceState:
@@ -130,11 +150,54 @@ async def test_the_network_is_told_the_state_and_what_is_unknown(auto, pressure,
     seen = []
 
     class Spy:
-        async def choose(self, claim, tenant_id, text, *, device, max_rank):
+        async def choose(self, claim, tenant_id, text, *, device, max_rank, on_their_way):
             seen.append(device)
             raise InvalidRequestError("seen")
 
     pressure.show(device(battery=level))
     with pytest.raises(InvalidRequestError, match="seen"):
-        await choose(AutoSelection(Spy(), pressure), AUTO)
+        await choose(AutoSelection(Spy(), pressure, lambda _: set(), FakeClock()), AUTO)
     assert (seen[0].battery, seen[0].temperature) == (severity, 0.0)
+
+
+@pytest.fixture
+def versions(shelf):
+    """Near-equals; which one is the best depends on the text."""
+    texts = (TEXT, f"{TEXT}!")
+    return {text: shelf.put("acme", number, text) for number, text in enumerate(texts)}
+
+
+ONE = pytest.mark.parametrize("rules", [replace(RULES, top_k=1)], ids=["top 1"])
+
+
+@ONE
+async def test_what_a_request_of_the_tenant_loads_counts_as_resident(auto, versions, used):
+    best, near = versions.values()
+
+    async def served() -> tuple[str, int]:
+        selections, routing = await choose(auto, AUTO)
+        return selections[0].adapter, routing.reason
+
+    used["acme"] = {near}
+    assert await served() == (near, RoutingReason.ROUTING_REASON_RESIDENT)
+    used["acme"] = {near, best}
+    assert await served() == (best, RoutingReason.ROUTING_REASON_BEST)
+
+
+@ONE
+async def test_what_another_tenant_loads_counts_for_nothing(auto, versions, used):
+    best, near = versions.values()
+    used["mallory"] = {near}
+    selections, routing = await choose(auto, AUTO)
+    assert selections[0].adapter == best
+    assert routing.reason == RoutingReason.ROUTING_REASON_BEST
+
+
+@ONE
+async def test_requests_that_come_together_agree_on_what_to_load(auto, versions, clock):
+    made = await asyncio.gather(*(choose(auto, AUTO, text) for text in [*versions] * 4))
+    assert len({selections[0].adapter for selections, _ in made}) == 1
+    # The queue and the leases know of a request by then; without one the choice is forgotten.
+    clock.advance(1.0)
+    best = {text: (await choose(auto, AUTO, text))[0][0].adapter for text in [*versions][-1:]}
+    assert best == {text: versions[text] for text in best}
