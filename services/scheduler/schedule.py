@@ -178,7 +178,7 @@ class Schedule:
         """
         num_free = sum(load.num_free for load in loads)
         num_kept = kept_places(sum(load.max_running for load in loads))
-        if priority is not Priority.INTERACTIVE or num_free > num_kept + 1:
+        if priority is not Priority.INTERACTIVE or num_free > num_kept:
             return None
         return lambda tenant_id: (
             self.leases.num_running_of(priority, tenant_id) > 0
