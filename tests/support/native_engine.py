@@ -17,7 +17,12 @@ from services.inference.engine.engine import Engine
 from services.inference.engine.events import Completed, TextDelta
 from services.inference.engine.fetched_adapter import FetchedAdapter
 from services.inference.engine.iteration_scheduler import StepLimits
-from services.inference.engine.sequence import AdapterUse, SamplingParams, StopConditions
+from services.inference.engine.sequence import (
+    AdapterUse,
+    Priority,
+    SamplingParams,
+    StopConditions,
+)
 from services.inference.engine.token_bytes import TokenBytes
 
 BLOCK_SIZE = 16
@@ -95,6 +100,7 @@ class NativeEngine:
         max_tokens: int,
         tenant_id: str | None = "tenant",
         sampling: SamplingParams | None = None,
+        priority: Priority = Priority.INTERACTIVE,
     ) -> tuple[list[object], Completed]:
         """Tokens with the log probabilities of the likeliest five, and the summary."""
         stream = self.engine.submit(
@@ -103,6 +109,7 @@ class NativeEngine:
             stop=StopConditions(max_tokens=max_tokens),
             num_top_logprobs=5,
             sampling=sampling,
+            priority=priority,
             tenant_id=tenant_id,
         )
         tokens: list[object] = []
@@ -126,6 +133,7 @@ async def native_engine(
     max_num_seqs: int = 8,
     budget: int = 96,
     prefix_caching: bool = True,
+    aging_s: float = 15.0,
 ) -> AsyncIterator[NativeEngine]:
     """Starts an engine on the model in a folder, and stops it."""
     config = EngineConfig(
@@ -137,7 +145,7 @@ async def native_engine(
             max_lora_rank=MAX_RANK,
             max_step_tokens=budget,
         ),
-        step=StepLimits(max_num_seqs=max_num_seqs, max_num_batched_tokens=budget),
+        step=StepLimits(max_num_seqs=max_num_seqs, max_num_batched_tokens=budget, aging_s=aging_s),
         token_bytes=TokenBytes([bytes([token]) for token in range(256)]),
         eos_token_ids=frozenset(),
         canary_token_ids=(1, 2, 3, 4),

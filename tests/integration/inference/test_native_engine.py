@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from services.inference.backends.native_backend import NativeBackend
-from services.inference.engine.sequence import SamplingParams
+from services.inference.engine.sequence import Priority, SamplingParams
 from tests.support.native_engine import native_engine, write_native_model
 
 pytestmark = pytest.mark.integration
@@ -150,3 +150,35 @@ async def test_adapters_come_and_go_beside_streams_that_never_notice_Q05_Q08(mod
         is_over = True
         await passing
         assert bench.observer.num_fetched >= 30
+
+
+async def test_classes_threads_and_turns_change_no_bit_I4_I5_Q05_Q08(model):
+    """Batch streams give way again and again, while adapters and the number of threads change."""
+    common = random_tokens(32, 1)
+    batch = [
+        (common + random_tokens(5 * n, n), {n % 5: 1.0} if n % 5 else {}, 55) for n in range(8)
+    ]
+    urgent = [(common + random_tokens(3, 40 + n), {1 + n % 6: 1.0}, 3) for n in range(12)]
+    expected = await alone(model, [*batch, *urgent])
+    async with native_engine(
+        model, num_blocks=24, max_loras=2, max_num_seqs=4, aging_s=0.05
+    ) as bench:
+        classes = [Priority.BATCH, Priority.BACKGROUND]
+        running = [
+            asyncio.create_task(bench.answer(*request, priority=classes[number % 2]))
+            for number, request in enumerate(batch)
+        ]
+        count = 0
+        while not all(task.done() for task in running) or count < len(urgent):
+            share = 1.0 if count % 3 else 0.5
+            bench.engine.limit(seqs=share, prefill=share, threads=share)
+            number = count % len(urgent)
+            tokens, _ = await bench.answer(*urgent[number])
+            assert tokens == expected[len(batch) + number]
+            count += 1
+        ends = await asyncio.gather(*running)
+        assert [tokens for tokens, _ in ends] == expected[: len(batch)]
+        assert sum(end.num_preemptions for _, end in ends) > 0
+        status = bench.engine.status
+        assert status.num_free_kv_blocks == status.num_kv_blocks
+        assert status.num_adapter_references == status.num_running == status.num_waiting == 0

@@ -6,11 +6,12 @@ import grpc
 import pytest
 
 from edgelora.errors import AdapterRejectedError, InternalError, from_rpc_error
+from edgelora.v1.generation_pb2 import PriorityClass
 from services.chassis.base_model import BaseModel
 from services.inference.backends.native_backend import NativeBackend
 from tests.support.adapter_files import AdapterFiles, config_bytes, safetensors_bytes, tensors
 from tests.support.prepared_model import prepared_model
-from tests.support.worker_bench import worker_bench
+from tests.support.worker_bench import make_ticket, worker_bench
 
 pytestmark = pytest.mark.integration
 
@@ -94,6 +95,49 @@ async def test_preempted_work_goes_on_token_for_token():
         mixed = await asyncio.gather(*(bench.generate(p, max_tokens=60) for p in prompts))
         assert [answer.token_ids for answer in mixed] == solo
         assert (await bench.rest()).num_preemptions > 0
+
+
+@pytest.mark.parametrize("room", [{"MAX_NUM_SEQS": "2"}, {"MAX_LORAS": "1"}], ids=str)
+async def test_batch_requests_give_way_and_go_on_token_for_token_I4(room):
+    settings = {"MAX_NUM_SEQS": "8", "MAX_LORAS": "2", "KV_CACHE_SIZE": "48MiB"} | room
+    async with worker_bench(
+        backend=NativeBackend(num_threads=2), model=prepared_model(), BLOCK_SIZE="16", **settings
+    ) as bench:
+        one, two = bench.shelf.add(adapter(1)), bench.shelf.add(adapter(2))
+        prompts = ["The first thing to know is", "My favourite place is"]
+        urgent = [("A list of fruit:", two), ("In the morning we", two)]
+        solo = [
+            (await bench.generate(each, {one: 1.0}, max_tokens=60)).token_ids for each in prompts
+        ]
+        solo += [(await bench.generate(each, {digest: 1.0})).token_ids for each, digest in urgent]
+        first_output = asyncio.Event()
+
+        async def run_batch(prompt):
+            ticket = make_ticket(
+                bench.sealer, {one: 1.0}, priority=PriorityClass.PRIORITY_CLASS_BATCH
+            )
+            ids, usage = [], None
+            async for response in bench.call(prompt, ticket=ticket, max_tokens=60):
+                if response.HasField("delta"):
+                    ids += response.delta.token_ids
+                    first_output.set()
+                elif response.HasField("finished"):
+                    usage = response.finished.usage
+            return ids, usage
+
+        batch = [asyncio.create_task(run_batch(prompt)) for prompt in prompts]
+        await first_output.wait()
+        for number, (prompt, digest) in enumerate(urgent):
+            answer = await bench.generate(prompt, {digest: 1.0})
+            assert answer.token_ids == solo[2 + number]
+            assert answer.finished.usage.num_preemptions == 0
+        ends = await asyncio.gather(*batch)
+        assert [ids for ids, _ in ends] == solo[:2]
+        num_preemptions = sum(usage.num_preemptions for _, usage in ends)
+        assert num_preemptions > 0
+        # What was in blocks that were not full, and nothing else.
+        assert bench.engine.status.num_recomputed_tokens < 16 * num_preemptions
+        await bench.rest()
 
 
 async def test_an_untrained_adapter_is_refused_by_its_lack_of_effect(bench):
