@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 
 from edgelora.errors import ServiceUnavailableError
 from edgelora.v1.scheduler_service_pb2_grpc import add_SchedulerServiceServicer_to_server
@@ -22,6 +23,7 @@ from services.scheduler.pressure.watch import MonitorWatch
 from services.scheduler.request_queue import RequestQueue
 from services.scheduler.roster import Roster
 from services.scheduler.routing.adapter_choice import AdapterChoice
+from services.scheduler.routing.adapters_in_use import adapters_in_use
 from services.scheduler.routing.auto_selection import AutoSelection
 from services.scheduler.routing.candidates import CandidateCache
 from services.scheduler.routing.router_source import RouterSource, packaged_file
@@ -79,7 +81,7 @@ async def main(environ: Mapping[str, str]) -> None:
             schedule,
             pressure,
             admission,
-            AutoSelection(choice, pressure, schedule.digests_of, boot_clock_s),
+            AutoSelection(choice, pressure, partial(adapters_in_use, schedule), boot_clock_s),
             sealer,
             boot_clock_s,
         )
