@@ -138,4 +138,5 @@ def ranked_adapter(rank: int, seed: int = 0, card: bytes = b"") -> AdapterFiles:
 
 def card_bytes(*examples: str, description: str = "") -> bytes:
     """A card.json."""
-    return json.dumps({"description": description, "examples": examples}).encode()
+    document = {"description": description, "examples": examples}
+    return json.dumps(document, ensure_ascii=False).encode()

@@ -38,7 +38,14 @@ from services.adapter_store.verification.child_process import Payload, store_pay
 from services.adapter_store.verification.orders import KnownForm
 from services.adapter_store.verification.verifier import EncodedBlob, VerifiedAdapter, Verifier
 from services.chassis.sealing import Sealer
-from tests.support.adapter_files import TINY_LAYERS, TINY_TARGETS, AdapterFiles, good_adapter
+from tests.support.adapter_files import (
+    TINY_LAYERS,
+    TINY_TARGETS,
+    AdapterFiles,
+    card_bytes,
+    good_adapter,
+    ranked_adapter,
+)
 from tests.support.storage_faults import (
     FAULTS,
     NO_FAULT,
@@ -51,6 +58,7 @@ from tests.support.tiny_base import tiny_base
 
 TENANT, ALIAS = "tenant", "mail"
 OLD, NEW = good_adapter(1), good_adapter(2)
+VERSION = ranked_adapter(2, card=card_bytes("a prompt", description="a version"))
 ENCODED = b"encoded" * 1000
 DONE, REFUSED, BROKEN = 0, 10, 11
 BASE = tiny_base()
@@ -175,18 +183,28 @@ async def opened(
             yield storage, store
 
 
-async def register(store: Store, files: AdapterFiles, alias: str, *, may_replace: bool) -> str:
+async def register(
+    store: Store,
+    files: AdapterFiles,
+    alias: str,
+    *,
+    may_replace: bool,
+    version_of: str | None = None,
+) -> str:
     """Uploads an adapter; returns its digest."""
+    sent = {"config": files.config, "weights": files.weights, "card": files.card}
 
     async def chunks() -> AsyncIterator[tuple[Any, bytes]]:
-        yield "config", files.config
-        yield "weights", files.weights
+        for kind, data in sent.items():
+            if data:
+                yield kind, data
 
     wish = Wish(
         alias=AliasWish(name=alias, may_replace=may_replace, expected_generation=None),
         description="",
+        version_of_digest=version_of,
     )
-    sizes: Any = {"config": len(files.config), "weights": len(files.weights)}
+    sizes: Any = {kind: len(data) for kind, data in sent.items()}
     registration = await store.arrivals.upload(TENANT, wish, sizes, chunks())
     return registration.manifest.digest
 
@@ -197,6 +215,10 @@ async def _register(store: Store) -> None:
 
 async def _replace(store: Store) -> None:
     await register(store, NEW, ALIAS, may_replace=True)
+
+
+async def _describe(store: Store) -> None:
+    await register(store, VERSION, ALIAS, may_replace=True, version_of=old_digest())
 
 
 async def _delete(store: Store) -> None:
@@ -212,13 +234,15 @@ SCENARIOS: dict[str, Callable[[Store], Awaitable[None]] | None] = {
     "register": _register,
     "replace": _replace,
     "encode": _replace,
+    "describe": _describe,
     "delete": _delete,
     "restore": _restore,
     "start": None,
     "migrate": None,
 }
 """What happens while calls are counted; None: the start of the store itself. `encode` replaces with
-an adapter whose serving form is an encoded one, `restore` brings one back from its package."""
+an adapter whose serving form is an encoded one, `describe` with a lower-rank version that has a
+card, `restore` brings one back from its package."""
 
 
 _DIGESTS: list[str] = []
@@ -294,8 +318,9 @@ def take_back(directory: Path, content: AdapterContent) -> None:
         connection.commit()
 
 
-State = dict[str, list[tuple[str, int]]]
-"""What a tenant sees: digest -> aliases with their generations, and whether it is on flash."""
+State = dict[str, list[tuple[str, Any]]]
+"""What a tenant sees: digest -> aliases with their generations, whether it is on flash, what its
+card says and which adapter it is a version of."""
 
 
 def state(storage: Storage) -> State:
@@ -303,6 +328,9 @@ def state(storage: Storage) -> State:
     return {
         manifest.digest: [
             ("on flash", manifest.content.is_on_flash),
+            ("description", manifest.description),
+            ("prompts", storage.reader.example_prompts(TENANT, manifest.digest)),
+            ("version of", manifest.version_of_digest),
             *(
                 (alias.name, alias.generation)
                 for alias in storage.reader.aliases_of(TENANT, manifest.digest)

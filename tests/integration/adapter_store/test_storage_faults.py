@@ -1,5 +1,5 @@
-"""Storage fails at every call that a registration, a replacement, a removal, a restore or a start
-makes.
+"""Storage fails at every call that a registration, a replacement, a version with a card, a removal,
+a restore or a start makes.
 
 Afterwards there is the old state or the new one, never half of one: every blob that is referred to
 is whole, none is left over, what was answered is true, and what was there goes on being served.
@@ -55,6 +55,7 @@ SAMPLE: dict[str, dict[str, int]] = {
         "short write": 9,
     },
     "encode": {"killed": 4, "error, then killed": 3, "power cut": 7, "disk full": 7},
+    "describe": {"killed": 6, "error, then killed": 5, "power cut": 9, "disk full": 8},
     "register": {"killed": 9, "power cut": 11, "disk full": 11},
     "restore": {"killed": 6, "power cut": 9, "disk full": 7, "error, then power cut": 11},
     "delete": {"killed": 4, "power cut": 5, "error, then killed": 5},

@@ -20,7 +20,7 @@ from tests.integration.adapter_store.store_process import (
     chunk,
     eventually,
 )
-from tests.support.adapter_files import AdapterFiles, card_bytes, ranked_adapter
+from tests.support.adapter_files import AdapterFiles, ranked_adapter
 from tests.support.tiny_base import tiny_base
 
 pytestmark = pytest.mark.integration
