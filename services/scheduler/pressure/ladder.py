@@ -8,11 +8,14 @@ new requests only, and is there again as soon as its rule no longer holds.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from edgelora.v1.adapter_pb2 import ResolvedAdapter
 from services.scheduler.pressure.restrictions import Cause, Restrictions
+
+
+_MAX_STRENGTH = 2.0
 
 
 class StepKind(enum.IntEnum):
@@ -73,7 +76,7 @@ def descend(
     the strongest, unless it is off itself or in the mix already.
     """
     steps: list[Step] = []
-    adapters = [adapter for adapter in resolved if not is_off(adapter, restrictions)]
+    adapters = _merged(adapter for adapter in resolved if not is_off(adapter, restrictions))
     if (ceiling := restrictions.rank_ceiling) is not None:
         cause = ceiling[1]
         off = [adapter for adapter in resolved if is_off(adapter, restrictions)]
@@ -102,6 +105,19 @@ def descend(
             )
         )
     return Serving(adapters=adapters, max_output_tokens=max_output_tokens, steps=steps)
+
+
+def _merged(adapters: Iterable[ResolvedAdapter]) -> list[ResolvedAdapter]:
+    """Each adapter once: a selection may be cut to a version that another one names."""
+    merged: dict[str, ResolvedAdapter] = {}
+    for adapter in adapters:
+        before = merged.get(adapter.digest)
+        merged[adapter.digest] = (
+            _with_strength(before, min(_MAX_STRENGTH, before.strength + adapter.strength))
+            if before
+            else adapter
+        )
+    return list(merged.values())
 
 
 def _with_strength(adapter: ResolvedAdapter, strength: float) -> ResolvedAdapter:

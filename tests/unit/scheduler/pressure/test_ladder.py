@@ -81,6 +81,16 @@ def test_a_lower_rank_version_is_said_to_be_one():
     assert message.explanation == 'device at 47 °C for 5 s: adapter "email" is served at rank 32'
 
 
+def test_a_version_that_the_request_names_too_is_served_once_with_both_strengths():
+    named = ResolvedAdapter(digest=CUT.digest, alias="email-32", strength=1.0, rank=32)
+    serving = descend([CUT, named], None, 512, restrictions(temperature="ELEVATED"))
+    assert [(each.digest, each.strength) for each in serving.adapters] == [(CUT.digest, 1.5)]
+    assert steps_of(serving) == [StepKind.RANK_CUT]
+    named.strength = 2.0
+    serving = descend([CUT, named], None, 512, restrictions(temperature="ELEVATED"))
+    assert [each.strength for each in serving.adapters] == [2.0]
+
+
 def test_a_version_that_is_still_too_large_is_off():
     serving = descend([CUT], None, 512, restrictions(temperature="CRITICAL"))
     assert steps_of(serving) == [StepKind.ADAPTER_OFF]
