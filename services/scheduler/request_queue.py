@@ -71,14 +71,15 @@ class RequestQueue:
         """Returns the tenant's virtual token counter in the class."""
         return self._classes[priority].served_tokens(tenant_id)
 
+    def waiting_of(self, tenant_id: str) -> list[Request]:
+        """Returns the tenant's waiting requests, class by class, in order of arrival."""
+        return [
+            request for queue in self._classes.values() for request in queue.requests_of(tenant_id)
+        ]
+
     def find(self, tenant_id: str, request_id: str) -> list[Request]:
         """Returns the tenant's waiting requests of that name."""
-        return [
-            request
-            for queue in self._classes.values()
-            for request in queue.requests_of(tenant_id)
-            if request.request_id == request_id
-        ]
+        return [each for each in self.waiting_of(tenant_id) if each.request_id == request_id]
 
     def require_room(
         self, priority: Priority, tenant_id: str, *, grant_interval_s: float | None

@@ -8,7 +8,7 @@ from copy import deepcopy
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from edgelora.errors import DeadlineExceededError, QueueFullError, ServiceUnavailableError
 from services.scheduler.pace import Answer
@@ -117,14 +117,21 @@ class ScheduleMachine(RuleBasedStateMachine):
         return request
 
     @rule(target=running)
-    def grant(self):
+    def advance(self):
+        """What the dispatcher does whenever something changed."""
         self.leave_late()
+        granted = []
+        while (request := self.grant()) is not None:
+            granted.append(request)
+        return multiple(*granted)
+
+    def grant(self):
         overdue = [priority for priority in self.overdue() if self.num_free(priority, True)]
         lease = self.schedule.grant_next(self.now_s)
         if lease is None:
             assert not overdue
             self.expect_that_nobody_could_run()
-            return make_request()
+            return None
         request = lease.request
         assert self.schedule.roster[lease.worker].is_ready
         assert request.deadline_s is None or self.now_s < request.deadline_s
