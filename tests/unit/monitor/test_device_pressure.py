@@ -165,7 +165,10 @@ maybe_celsius = st.one_of(st.none(), st.floats(-40.0, 150.0))
 modes = st.sampled_from(["absent", "silent", "told"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     st.lists(st.tuples(maybe_celsius, st.sampled_from(["absent", "silent", "told"]), maybe_celsius))
 )

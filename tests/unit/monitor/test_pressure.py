@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.monitor.pressure import PressureLevel, Reading, SourcePressure, Thresholds
@@ -14,6 +14,8 @@ DWELL_S = 10.0
 HEAT = Thresholds(elevated=45.0, critical=60.0, band=5.0, dwell_s=DWELL_S)
 CHARGE = Thresholds(elevated=0.2, critical=0.1, band=0.03, dwell_s=DWELL_S, is_low_bad=True)
 
+# A busy machine makes no example wrong.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 celsius = st.floats(-40.0, 150.0)
 in_band = st.floats(55.0, 59.99)
 
@@ -81,6 +83,7 @@ def test_a_battery_recovers_only_beyond_its_band():
     )
 
 
+@unhurried
 @given(st.floats(-40.0, 150.0), st.floats(0.0, 20.0), st.floats(0.0, 30.0))
 def test_one_degree_to_and_fro_changes_at_most_twice_a_minute_F19(middle, band, dwell_s):
     """Even without a band: within a dwell, a reading that comes back is no calm."""
@@ -91,12 +94,14 @@ def test_one_degree_to_and_fro_changes_at_most_twice_a_minute_F19(middle, band, 
     assert sum(before != after for before, after in pairwise(levels)) <= 2
 
 
+@unhurried
 @given(st.lists(st.one_of(st.none(), st.floats(0.0, 1.0)), max_size=60))
 def test_unknown_is_where_nothing_is_read_and_nowhere_else(values):
     for value, level in zip(values, run(values, 1.0, CHARGE), strict=True):
         assert (level is PressureLevel.UNKNOWN) == (value is None)
 
 
+@unhurried
 @given(st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)), max_size=80))
 def test_an_emptier_battery_never_gives_a_lower_level(pairs):
     full = run([max(pair) for pair in pairs], 1.0, CHARGE)
@@ -104,6 +109,7 @@ def test_an_emptier_battery_never_gives_a_lower_level(pairs):
     assert all(low <= high for low, high in zip(full, empty, strict=True))
 
 
+@unhurried
 @given(st.lists(in_band, max_size=60), st.booleans(), st.floats(0.1, 30.0))
 def test_no_flapping_inside_the_band(values, was_critical, step_s):
     start = 60.0 if was_critical else 50.0
@@ -111,6 +117,7 @@ def test_no_flapping_inside_the_band(values, was_critical, step_s):
     assert len(set(levels)) == 1
 
 
+@unhurried
 @given(st.lists(st.tuples(celsius, st.floats(0.0, 50.0)), max_size=80), st.floats(0.1, 12.0))
 def test_a_worse_history_never_gives_a_lower_level(pairs, step_s):
     mild = run([value for value, _ in pairs], step_s)
@@ -118,12 +125,14 @@ def test_a_worse_history_never_gives_a_lower_level(pairs, step_s):
     assert all(low <= high for low, high in zip(mild, worse, strict=True))
 
 
+@unhurried
 @given(st.lists(st.one_of(st.none(), celsius), max_size=60))
 def test_a_calm_device_recovers_after_one_dwell(values):
     levels = run([*values, *[39.9] * 11])
     assert levels[-1] is PressureLevel.NORMAL
 
 
+@unhurried
 @given(st.lists(celsius, min_size=1, max_size=120))
 def test_the_level_is_at_least_what_the_reading_says_and_falls_no_faster_than_the_dwell(values):
     levels = run(values)

@@ -7,7 +7,7 @@ import json
 
 import psutil
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -107,6 +107,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(sorted(DOCUMENTED)), json_values))
 def test_any_json_is_a_plausible_reading_or_refused(document):
     try:
