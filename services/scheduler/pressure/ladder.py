@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from edgelora.v1.adapter_pb2 import ResolvedAdapter
 from services.scheduler.pressure.restrictions import Cause, Restrictions
 
-
 _MAX_STRENGTH = 2.0
 
 
@@ -76,9 +75,10 @@ def descend(
     the strongest, unless it is off itself or in the mix already.
     """
     steps: list[Step] = []
-    adapters = _merged(adapter for adapter in resolved if not is_off(adapter, restrictions))
+    adapters = list(resolved)
     if (ceiling := restrictions.rank_ceiling) is not None:
         cause = ceiling[1]
+        adapters = _merged(adapter for adapter in resolved if not is_off(adapter, restrictions))
         off = [adapter for adapter in resolved if is_off(adapter, restrictions)]
         served = fallback if fallback and not is_off(fallback, restrictions) else None
         if off and served is not None:
