@@ -29,7 +29,7 @@ from bench.request_ends import Ends
 from bench.result import BenchError, BenchOptions, BenchResult, Target
 from bench.sensor_tree import SensorTree
 from bench.shares import ratio, served_tokens, spread, waits_s
-from bench.stress_adapters import register_adapters
+from bench.stress_adapters import ADAPTERS, register_adapters
 from bench.stress_trace import TRACE, Phase
 from bench.tenant_loop import Demand, DemandLoop
 from edgelora.v1.gateway_service_pb2 import GetStatusResponse
@@ -55,6 +55,7 @@ class Plan:
     """How long each phase is."""
 
     trace: Sequence[Phase] = TRACE
+    adapters: Sequence[tuple[str, int]] = ADAPTERS
     settle_s: float
     """Until the monitor has the new readings and a level has fallen."""
     measured_s: float
@@ -90,7 +91,7 @@ async def run_plan(plan: Plan, options: BenchOptions) -> BenchResult:
         tree.show(plan.trace[0].device)
         settings = {**_SETTINGS, "EDGELORA_MONITOR_ROOT": str(root)}
         node = await stack.enter_async_context(deployment(options, settings, _NUM_TENANTS))
-        await register_adapters(node, model, options)
+        await register_adapters(node, model, plan.adapters, options)
         loops = [DemandLoop(one, writer, f"{options.seed} {one.name}") for one in _demands(node)]
         assert node.pids is not None  # the stack is our own
         async with process_watch(node.pids, _LOOK_EVERY_S) as watch:

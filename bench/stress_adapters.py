@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.adapters import QUERY_VALUE, write_random_adapter
@@ -15,7 +16,7 @@ from services.chassis.base_model import BaseModel
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _CUT_RANK = 16
 _VERSIONED = "r64v"
-_ADAPTERS = (
+ADAPTERS: Sequence[tuple[str, int]] = (
     ("r8", 8),
     (_VERSIONED, 64),
     ("r64", 64),
@@ -28,9 +29,14 @@ _ADAPTERS = (
 """Name and rank; the tenants in turn."""
 
 
-async def register_adapters(node: Deployment, model: BaseModel, options: BenchOptions) -> None:
-    """Registers them, and a cut version of the second."""
-    for number, (name, rank) in enumerate(_ADAPTERS):
+async def register_adapters(
+    node: Deployment,
+    model: BaseModel,
+    adapters: Sequence[tuple[str, int]],
+    options: BenchOptions,
+) -> None:
+    """Registers them, and a cut version of r64v."""
+    for number, (name, rank) in enumerate(adapters):
         client = node.clients[number % len(node.clients)]
         with tempfile.TemporaryDirectory(prefix="edgelora-bench-adapter-") as directory:
             adapter = await asyncio.to_thread(
