@@ -9,16 +9,18 @@ from edgelora.errors import InvalidRequestError, PromptTooLongError
 from edgelora.v1.generation_pb2 import GenerationInput
 from services.chassis.generation_limits import check_conversation, check_prompt
 from services.inference.chat_template import ChatTemplate, Message
+from services.inference.low_priority import lower_thread_priority
 from services.inference.tokenizer import TextTokenizer
 
 MAX_CHARS_PER_CONTEXT_TOKEN = 16
 """No text averages more characters a token; longer ones are refused without being read."""
 _INLINE_CHARS = 2048
-"""Texts up to this length are encoded on the event loop, in about half a millisecond."""
+"""Urgent texts up to this length are encoded on the event loop, in about half a millisecond."""
 
 
 class PromptEncoder:
-    """Checks, renders and encodes. One thread encodes long texts, so that they queue."""
+    """Checks, renders and encodes. A thread encodes long texts, so that they queue; another one
+    those that nobody waits for, so that they hold up neither these nor the event loop."""
 
     def __init__(
         self, tokenizer: TextTokenizer, template: ChatTemplate | None, max_sequence_tokens: int
@@ -28,9 +30,12 @@ class PromptEncoder:
         self._template = template
         self._max_sequence_tokens = max_sequence_tokens
         self._max_chars = max_sequence_tokens * MAX_CHARS_PER_CONTEXT_TOKEN
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+        self._urgent_thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+        self._patient_thread = ThreadPoolExecutor(
+            1, thread_name_prefix="patient-tokenizer", initializer=lower_thread_priority
+        )
 
-    async def encode(self, source: GenerationInput) -> list[int]:
+    async def encode(self, source: GenerationInput, *, is_urgent: bool = True) -> list[int]:
         """Token ids of the prompt, leaving room for at least one token of output.
 
         Raises InvalidRequestError, or PromptTooLongError with both numbers.
@@ -56,17 +61,19 @@ class PromptEncoder:
                 raise InvalidRequestError(
                     "input: a prompt or a conversation is required", field="input"
                 )
-        if len(text) <= _INLINE_CHARS:
+        if is_urgent and len(text) <= _INLINE_CHARS:
             token_ids = self._encode(text, marker)
         else:
+            thread = self._urgent_thread if is_urgent else self._patient_thread
             loop = asyncio.get_running_loop()
-            token_ids = await loop.run_in_executor(self._thread, self._encode, text, marker)
+            token_ids = await loop.run_in_executor(thread, self._encode, text, marker)
         self._check_fit(len(token_ids))
         return token_ids
 
     def close(self) -> None:
-        """Ends the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Ends the threads."""
+        for thread in (self._urgent_thread, self._patient_thread):
+            thread.shutdown(wait=False, cancel_futures=True)
 
     def _encode(self, text: str, marker: str | None) -> list[int]:
         if marker is None:

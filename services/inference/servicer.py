@@ -16,11 +16,11 @@ from edgelora.v1 import inference_service_pb2_grpc as rpc
 from edgelora.v1.ticket_pb2 import Sealed, Ticket
 from services.chassis.base_model import BaseModel
 from services.chassis.claims import open_ticket
-from services.chassis.logs import get_logger
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.inference.adapter_loading import AdapterLoading
 from services.inference.engine.engine import Engine
 from services.inference.engine.events import Admitted, Completed, TextDelta
+from services.inference.engine.sequence import Priority
 from services.inference.messages import to_delta, to_finished, to_timings
 from services.inference.prompt_encoder import PromptEncoder
 from services.inference.sealed_limits import SealedLimits
@@ -84,7 +84,9 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         check_generation(options, self._model.vocab_size)
         adapters = to_adapters(ticket.adapters, self._engine.max_adapters)
         priority = to_priority(ticket.priority)
-        token_ids = await self._encoder.encode(request.input)
+        token_ids = await self._encoder.encode(
+            request.input, is_urgent=priority is Priority.INTERACTIVE
+        )
         self._loading.check(ticket.tenant_id, tuple(use.digest for use in adapters))
         num_prompt_tokens = len(token_ids)
         stream = self._engine.submit(
@@ -137,7 +139,6 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         limits = self._engine.limit(
             seqs=shares.seqs_share, prefill=shares.prefill_share, threads=shares.threads_share
         )
-        get_logger().info("run_limits_set", generation=shares.generation, **asdict(limits))
         return pb.SetRunLimitsResponse(**asdict(limits))
 
     async def GetModel(self, request: pb.GetModelRequest, context: _Context) -> pb.GetModelResponse:

@@ -148,3 +148,13 @@ def test_a_damaged_encoded_adapter_is_unfit(directory):
     backend = loaded(directory)
     with pytest.raises(UnfitAdapterError, match="damaged"):
         backend.load_adapter(0, EncodedAdapter(encoded_for("llama", 4)[:-1]))
+
+
+def test_any_number_of_threads_gives_the_same_bits_and_is_told(directory):
+    backend = NativeBackend(num_threads=3)
+    backend.load_model(directory, LIMITS)
+    whole = logits(backend)
+    for count in (1, 3, 2):
+        backend.set_num_threads(count)
+        assert backend.num_threads == count
+        np.testing.assert_array_equal(logits(backend), whole)

@@ -1,5 +1,8 @@
 """Text becomes tokens; what a user writes never becomes a control token (T19)."""
 
+import asyncio
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,6 +157,26 @@ def conversation(*contents):
 async def test_a_prompt_that_fits_is_encoded(encoder):
     assert await encoder.encode(GenerationInput(prompt="the")) == TOKENIZER.encode("the")
     assert await encoder.encode(conversation("a")) == chat_ids(("user", "a"))
+
+
+async def test_a_prompt_that_nobody_waits_for_holds_up_no_other(encoder):
+    may_go_on = threading.Event()
+
+    class HeldTokenizer:
+        def encode(self, text):
+            assert text != "be kind" or may_go_on.wait(30)
+            return TOKENIZER.encode(text)
+
+    encoder._tokenizer = HeldTokenizer()
+    patient = [
+        asyncio.create_task(encoder.encode(GenerationInput(prompt=text), is_urgent=False))
+        for text in ("be kind", "sing")
+    ]
+    await asyncio.sleep(0)  # they start
+    assert await encoder.encode(GenerationInput(prompt="the")) == TOKENIZER.encode("the")
+    assert not any(task.done() for task in patient)
+    may_go_on.set()
+    assert await asyncio.gather(*patient) == [TOKENIZER.encode("be kind"), TOKENIZER.encode("sing")]
 
 
 @pytest.mark.parametrize("num_tokens", [32, 33, 320])

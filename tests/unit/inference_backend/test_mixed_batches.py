@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from tests.support.backend_streams import (
     Stream,
@@ -152,3 +153,15 @@ def test_prompts_around_half_the_context_and_at_its_end_Z05(length, tiny, backen
         seen = np.concatenate((prompt, np.array(stream.output[:1], dtype=np.int32)))
         expected = peft_logits(tiny.directory, kind and tiny.adapters[kind], seen)[-1]
         assert np.abs(logits[0] - expected).max() < 1e-4
+
+
+def test_the_number_of_threads_may_change_between_steps_and_the_tokens_do_not(tiny, backend):
+    streams = streams_of_every_kind(tiny)
+    expected = generate(backend, streams, 20)
+    changed = load_backend(tiny.directory)
+    for kind in tiny.adapters:
+        changed.load_adapter(tiny.slot(kind), tiny.weights(kind))
+    for count in (2, 1):
+        changed.set_num_threads(count)
+        assert torch.get_num_threads() == changed.num_threads == count
+        assert generate(changed, streams_of_every_kind(tiny), 20) == expected
