@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, str] = {
     "loads": "bench.loads",
     "tiers": "bench.tiers",
     "adapters": "bench.registry_scale",
+    "routing": "bench.routing",
     "priority": "bench.priority",
     "stress": "bench.stress",
     "scenario-car": "bench.scenario_car",

@@ -83,6 +83,7 @@ def bench(
       tiers        until an adapter is ready, from memory, flash and a remote
       loads        loading inside a worker, and what its other streams notice
       adapters     the adapter store with 100, 1,000 and 10,000 adapters
+      routing      choosing adapters, and what knowing who is resident saves
       codec        what an adapter loses and saves when it is kept in few bits
       priority     classes and fair shares, beside first come first served
       stress       a device that heats, drains and fills up while requests come

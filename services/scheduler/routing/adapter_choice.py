@@ -72,26 +72,25 @@ class AdapterChoice:
         """
         started_s = self._clock()
         router = await self._source.current()
-        known, in_slots = await self._cache.current(claim, tenant_id, router)
+        known, in_slots = await self._cache.current(claim, tenant_id, router, max_rank)
         # Half a millisecond at the most: a thread would cost more than it saves.
         is_short = len(text) <= _MAX_INLINE_CHARS
         vector = router.embed(text) if is_short else await asyncio.to_thread(router.embed, text)
-        candidates, table = known.allowed(max_rank)
         # Nothing waits from here on: requests that come together see each other's choices.
         held = in_slots | on_their_way()
-        is_resident = np.array([each.digest in held for each in candidates], np.bool_)
+        is_resident = np.array([each.digest in held for each in known.candidates], np.bool_)
         decision = decide(
-            router.scores(vector, table, device, np.ones_like(is_resident)),
-            router.scores(vector, table, device, is_resident),
+            router.scores(vector, known.table, device, np.ones_like(is_resident)),
+            router.scores(vector, known.table, device, is_resident),
             is_resident,
             router.temperature,
             self._rules,
         )
         return Choice(
-            adapters=[(candidates[index], share) for index, share in decision.adapters],
+            adapters=[(known.candidates[index], share) for index, share in decision.adapters],
             base_share=decision.base_share,
             reason=decision.reason,
             quality_loss=decision.quality_loss,
-            num_candidates=len(candidates),
+            num_candidates=len(known.candidates),
             decision_s=self._clock() - started_s,
         )

@@ -11,15 +11,18 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
+from typing import Any, Protocol
 
 from edgelora.routing import Prototype, PrototypeTable, Router
 from edgelora.v1.adapter_store_service_pb2 import ListCandidatesResponse, RouteCandidate
 from edgelora.v1.ticket_pb2 import Sealed
 
-MAX_EXAMPLES = 100_000
-"""Example prompts of all entries together; at 64 numbers of 4 bytes each about 50 MB."""
+MAX_BYTES = 64 << 20
+"""Memory of all entries together; one entry may take more."""
+_ENTRY_BYTES = 1 << 10
+"""About what an entry takes that holds nothing."""
 
 
 class CandidateStore(Protocol):
@@ -45,23 +48,24 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateSet:
-    """A tenant's candidates of one version, as one router sees them."""
+    """A tenant's candidates of one version under one ceiling, as one router sees them."""
 
     router: Router
     version: str
+    everyone: Sequence[Candidate]
+    """Those above the ceiling too, in the order of their digests."""
+    max_rank: int | None
+    """The ceiling; None: there is none."""
     candidates: Sequence[Candidate]
-    """In the order of their digests."""
+    """Those up to the ceiling. One of unknown rank, 0, is above any."""
     table: PrototypeTable
-    """Of all candidates, in their order."""
+    """Of `candidates`, in their order."""
 
-    def allowed(self, max_rank: int | None) -> tuple[Sequence[Candidate], PrototypeTable]:
-        """The candidates of at most this rank; None: all. One of unknown rank, 0, is above any."""
-        if max_rank is None:
-            return self.candidates, self.table
-        allowed = [candidate for candidate in self.candidates if 0 < candidate.rank <= max_rank]
-        if len(allowed) == len(self.candidates):
-            return self.candidates, self.table
-        return allowed, self.router.table([candidate.prototype for candidate in allowed])
+    @property
+    def size_bytes(self) -> int:
+        """Memory of everything that was read."""
+        prototypes = [candidate.prototype for candidate in self.everyone]
+        return array_bytes(self.table) + sum(map(array_bytes, prototypes))
 
 
 @dataclass(slots=True)
@@ -71,71 +75,97 @@ class _Entry:
     held: CandidateSet | None = None
     building: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def size(self) -> int:
-        """Example prompts it holds, and one for itself."""
-        return 1 + (0 if self.held is None else len(self.held.table.examples))
+    def size_bytes(self) -> int:
+        return _ENTRY_BYTES + (0 if self.held is None else self.held.size_bytes)
 
 
 class CandidateCache:
     """The candidates of the tenants that were routed last. Lives on one event loop."""
 
-    def __init__(self, store: CandidateStore, *, max_examples: int = MAX_EXAMPLES) -> None:
+    def __init__(self, store: CandidateStore, *, max_bytes: int = MAX_BYTES) -> None:
         self._store = store
-        self._max_examples = max_examples
+        self._max_bytes = max_bytes
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
-        # Reading example prompts takes long enough to hold up the event loop.
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="prototypes")
+        # Reading cards takes long enough to hold up the event loop.
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="cards")
 
     async def current(
-        self, claim: Sealed, tenant_id: str, router: Router
+        self, claim: Sealed, tenant_id: str, router: Router, max_rank: int | None
     ) -> tuple[CandidateSet, frozenset[str]]:
         """Returns the tenant's candidates as they are now, and which digests are resident.
 
-        Raises what the store raised.
+        `max_rank`: adapters of a higher rank are left out; None: none is. Raises what the store
+        raised.
         """
         entry = self._entries.setdefault(tenant_id, _Entry())
         self._entries.move_to_end(tenant_id)
-        held = entry.held
-        known = held.version if held is not None and held.router is router else ""
-        listing = await self._store.list_candidates(claim, known)
-        if held is None or held.router is not router or held.version != listing.version:
-            held = await self._build(entry, listing, router)
+        known = entry.held if entry.held is not None and entry.held.router is router else None
+        listing = await self._store.list_candidates(claim, "" if known is None else known.version)
+        if known is None or (known.version, known.max_rank) != (listing.version, max_rank):
+            known = await self._build(entry, known, listing, router, max_rank)
             self._forget_oldest()
-        return held, frozenset(listing.resident_digests)
+        return known, frozenset(listing.resident_digests)
 
     async def _build(
-        self, entry: _Entry, listing: ListCandidatesResponse, router: Router
+        self,
+        entry: _Entry,
+        known: CandidateSet | None,
+        listing: ListCandidatesResponse,
+        router: Router,
+        max_rank: int | None,
     ) -> CandidateSet:
         async with entry.building:
             held = entry.held
             if held is not None and held.router is router and held.version == listing.version:
-                return held  # built by another request of the tenant meanwhile
-            entry.held = await asyncio.get_running_loop().run_in_executor(
-                self._reader, build, listing.candidates, listing.version, router, held
-            )
+                if held.max_rank == max_rank:
+                    return held  # built by another request of the tenant meanwhile
+                known = held
+            read = partial(_read, listing, router, max_rank, known)
+            entry.held = await asyncio.get_running_loop().run_in_executor(self._reader, read)
             return entry.held
 
     def _forget_oldest(self) -> None:
-        size = sum(entry.size() for entry in self._entries.values())
-        while size > self._max_examples and len(self._entries) > 1:
+        size_bytes = sum(entry.size_bytes() for entry in self._entries.values())
+        while size_bytes > self._max_bytes and len(self._entries) > 1:
             _, oldest = self._entries.popitem(last=False)
-            size -= oldest.size()
+            size_bytes -= oldest.size_bytes()
 
 
-def build(
-    listed: Iterable[RouteCandidate], version: str, router: Router, old: CandidateSet | None
+def _read(
+    listing: ListCandidatesResponse,
+    router: Router,
+    max_rank: int | None,
+    known: CandidateSet | None,
 ) -> CandidateSet:
-    """Reads cards into prototypes; an adapter whose card is as in `old` keeps its prototype.
+    """Puts a tenant's set together; what is `known`, by this router, is not read again."""
+    if known is not None and known.version == listing.version:
+        everyone = known.everyone
+    else:
+        everyone = read_cards(listing.candidates, router, () if known is None else known.everyone)
+    candidates = [
+        candidate for candidate in everyone if max_rank is None or 0 < candidate.rank <= max_rank
+    ]
+    return CandidateSet(
+        router=router,
+        version=listing.version,
+        everyone=everyone,
+        max_rank=max_rank,
+        candidates=candidates,
+        table=router.table([candidate.prototype for candidate in candidates]),
+    )
+
+
+def read_cards(
+    listed: Iterable[RouteCandidate], router: Router, known: Iterable[Candidate]
+) -> list[Candidate]:
+    """Reads cards into prototypes; an adapter whose card is as in `known` keeps its prototype.
 
     An adapter with neither description nor example says nothing of itself and is left out.
     """
-    kept: dict[tuple[str, bytes], Prototype] = {}
-    if old is not None and old.router is router:
-        kept = {(each.digest, each.card): each.prototype for each in old.candidates}
+    kept = {(each.digest, each.card): each.prototype for each in known}
     candidates = []
     for entry in sorted(listed, key=lambda entry: entry.digest):
-        texts = [text for text in (entry.description, *entry.example_prompts) if text.strip()]
-        if not texts:
+        if not any(text.strip() for text in (entry.description, *entry.example_prompts)):
             continue
         card = _hash(entry.description, entry.example_prompts)
         prototype = kept.get((entry.digest, card)) or router.prototype(
@@ -150,12 +180,7 @@ def build(
                 prototype=prototype,
             )
         )
-    return CandidateSet(
-        router=router,
-        version=version,
-        candidates=candidates,
-        table=router.table([candidate.prototype for candidate in candidates]),
-    )
+    return candidates
 
 
 def _hash(description: str, examples: Iterable[str]) -> bytes:
@@ -164,3 +189,10 @@ def _hash(description: str, examples: Iterable[str]) -> bytes:
         data = text.encode()
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.digest()
+
+
+def array_bytes(value: Any) -> int:
+    """Returns the memory of the arrays in a dataclass, and in the dataclasses in it."""
+    if is_dataclass(value):
+        return sum(array_bytes(getattr(value, each.name)) for each in fields(value))
+    return int(getattr(value, "nbytes", 0))

@@ -41,13 +41,13 @@ async def test_a_card_is_read_once_until_it_changes(shelf):
     cache, router = CandidateCache(shelf), CountingRouter()
     shelf.put("acme", 1, "Write a mail")
     two = shelf.put("acme", 2, "Bake a cake")
-    first, _ = await cache.current(claim_of("acme"), "acme", router)
-    again, _ = await cache.current(claim_of("acme"), "acme", router)
+    first, _ = await cache.current(claim_of("acme"), "acme", router, None)
+    again, _ = await cache.current(claim_of("acme"), "acme", router, None)
     assert again is first
     assert shelf.num_listed == [2, 0]
     assert router.num_read == 2
     shelf.put("acme", 1, "Write a letter")
-    changed, _ = await cache.current(claim_of("acme"), "acme", router)
+    changed, _ = await cache.current(claim_of("acme"), "acme", router, None)
     assert router.num_read == 3
     assert changed.candidates[1].digest == two
     assert changed.candidates[1].prototype is first.candidates[1].prototype
@@ -56,13 +56,13 @@ async def test_a_card_is_read_once_until_it_changes(shelf):
 async def test_new_and_deleted_adapters_count_at_once(shelf):
     cache, router = CandidateCache(shelf), small_router()
     one = shelf.put("acme", 1, "Write a mail")
-    known, _ = await cache.current(claim_of("acme"), "acme", router)
+    known, _ = await cache.current(claim_of("acme"), "acme", router, None)
     assert digests(known) == [one]
     two = shelf.put("acme", 2, "Bake a cake")
-    known, _ = await cache.current(claim_of("acme"), "acme", router)
+    known, _ = await cache.current(claim_of("acme"), "acme", router, None)
     assert digests(known) == [one, two]
     shelf.delete("acme", one)
-    known, _ = await cache.current(claim_of("acme"), "acme", router)
+    known, _ = await cache.current(claim_of("acme"), "acme", router, None)
     assert digests(known) == [two]
 
 
@@ -71,7 +71,7 @@ async def test_residency_is_fresh_while_the_candidates_are_known(shelf):
     one = shelf.put("acme", 1, "Write a mail")
     for resident in (set(), {one}, set()):
         shelf.resident = resident
-        _, told = await cache.current(claim_of("acme"), "acme", router)
+        _, told = await cache.current(claim_of("acme"), "acme", router, None)
         assert told == resident
 
 
@@ -80,7 +80,7 @@ async def test_a_description_alone_is_enough_and_nothing_at_all_is_not(shelf):
     told = shelf.put("acme", 1, description="Writes mails")
     shelf.put("acme", 2)
     shelf.put("acme", 3, " ", description="\n")
-    known, _ = await cache.current(claim_of("acme"), "acme", small_router())
+    known, _ = await cache.current(claim_of("acme"), "acme", small_router(), None)
     assert digests(known) == [told]
 
 
@@ -89,7 +89,7 @@ async def test_another_router_reads_all_cards_again(shelf):
     shelf.put("acme", 1, "Write a mail")
     old, new = CountingRouter(), CountingRouter()
     for router in (old, new, new):
-        known, _ = await cache.current(claim_of("acme"), "acme", router)
+        known, _ = await cache.current(claim_of("acme"), "acme", router, None)
         assert known.router is router
     assert (old.num_read, new.num_read) == (1, 1)
 
@@ -98,7 +98,9 @@ async def test_requests_that_come_together_read_the_cards_once(shelf):
     cache, router = CandidateCache(shelf), CountingRouter()
     for number in range(8):
         shelf.put("acme", number, "Write a mail")
-    await asyncio.gather(*(cache.current(claim_of("acme"), "acme", router) for _ in range(10)))
+    await asyncio.gather(
+        *(cache.current(claim_of("acme"), "acme", router, None) for _ in range(10))
+    )
     assert router.num_read == 8
 
 
@@ -107,44 +109,53 @@ async def test_tenants_share_nothing_even_where_they_have_the_same_adapter(shelf
     cache, router = CandidateCache(shelf), CountingRouter()
     for tenant_id in ("acme", "mallory"):
         shelf.put(tenant_id, 1, "Write a mail")
-        await cache.current(claim_of(tenant_id), tenant_id, router)
+        await cache.current(claim_of(tenant_id), tenant_id, router, None)
     assert router.num_read == 2
 
 
 async def test_what_is_kept_is_bounded_and_the_least_recent_tenant_goes(shelf):
-    cache, router = CandidateCache(shelf, max_examples=25), CountingRouter()
     for tenant_id in ("a", "b", "c"):
-        shelf.put(tenant_id, 1, *(f"prompt {number}" for number in range(10)))
-
-    async def ask(tenant_id: str) -> None:
-        await cache.current(claim_of(tenant_id), tenant_id, router)
-
+        shelf.put(tenant_id, 1, "the same prompt")
+    one, _ = await CandidateCache(shelf).current(claim_of("a"), "a", small_router(), None)
+    assert one.size_bytes > 32 * 4
+    cache, router = CandidateCache(shelf, max_bytes=int(2.5 * one.size_bytes)), CountingRouter()
     for tenant_id in ("a", "b", "a", "c", "a", "b"):
-        await ask(tenant_id)
+        await cache.current(claim_of(tenant_id), tenant_id, router, None)
     assert router.num_read == 4, "only b was read twice"
 
 
 async def test_one_tenant_larger_than_the_bound_is_served_all_the_same(shelf):
-    cache = CandidateCache(shelf, max_examples=5)
-    shelf.put("a", 1, *(f"prompt {number}" for number in range(10)))
+    cache, router = CandidateCache(shelf, max_bytes=1), CountingRouter()
+    shelf.put("a", 1, "one", "two")
     for _ in range(2):
-        known, _ = await cache.current(claim_of("a"), "a", small_router())
-        assert len(known.table.examples) == 10
+        known, _ = await cache.current(claim_of("a"), "a", router, None)
+        assert len(known.table.examples) == 2
+    assert router.num_read == 1
 
 
 async def test_a_store_that_is_away_is_told(shelf):
     shelf.is_away = True
     with pytest.raises(ServiceUnavailableError, match="adapter store"):
-        await CandidateCache(shelf).current(claim_of("acme"), "acme", small_router())
+        await CandidateCache(shelf).current(claim_of("a"), "a", small_router(), None)
 
 
-async def test_adapters_above_the_ceiling_or_of_unknown_rank_are_not_to_be_had(shelf):
+async def test_adapters_above_the_ceiling_or_of_unknown_rank_are_left_out(shelf):
     ranks = {8: shelf.put("a", 1, "one", rank=8), 16: shelf.put("a", 2, "two", rank=16)}
-    shelf.put("a", 3, "three", rank=0)
-    known, _ = await CandidateCache(shelf).current(claim_of("a"), "a", small_router())
-    assert len(known.allowed(None)[0]) == 3
-    candidates, table = known.allowed(8)
-    assert [each.digest for each in candidates] == [ranks[8]]
-    np.testing.assert_array_equal(table.means, known.table.means[:1])
-    assert [each.digest for each in known.allowed(16)[0]] == [ranks[8], ranks[16]]
-    assert len(known.allowed(7)[0]) == len(known.allowed(7)[1].means) == 0
+    unknown = shelf.put("a", 3, "three", rank=0)
+    cache, router = CandidateCache(shelf), CountingRouter()
+
+    async def under(max_rank: int | None):
+        known, _ = await cache.current(claim_of("a"), "a", router, max_rank)
+        assert len(known.table.means) == len(known.candidates)
+        return known
+
+    everyone = await under(None)
+    assert digests(everyone) == [ranks[8], ranks[16], unknown]
+    low = await under(8)
+    assert digests(low) == [ranks[8]]
+    np.testing.assert_array_equal(low.table.means, everyone.table.means[:1])
+    assert digests(await under(16)) == [ranks[8], ranks[16]]
+    assert digests(await under(7)) == []
+    assert digests(await under(None)) == digests(everyone)
+    assert router.num_read == 3, "no card is read again for another ceiling"
+    assert await under(None) is await under(None)
