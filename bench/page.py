@@ -44,6 +44,7 @@ _SECTIONS = {
 _PICTURES = {
     "engine": ("tokens-per-second.svg", "Tokens a second against the number of adapters"),
     "serve": ("first-token.svg", "Time to the first token against the load"),
+    "stress": ("stress.svg", "Tokens a second and first tokens in each phase"),
 }
 _HEAD = """# Measured results
 
@@ -74,10 +75,14 @@ def main(root: Path) -> None:
 def draw_pictures(documents: dict[str, dict[str, Any]], directory: Path) -> None:
     """Draws what there are figures for."""
     # matplotlib is no dependency of the other benchmarks.
-    from bench.plots import draw_distinct_adapters, draw_first_token
+    from bench.plots import draw_distinct_adapters, draw_first_token, draw_phases
 
     directory.mkdir(parents=True, exist_ok=True)
-    for name, draw in (("engine", draw_distinct_adapters), ("serve", draw_first_token)):
+    for name, draw in (
+        ("engine", draw_distinct_adapters),
+        ("serve", draw_first_token),
+        ("stress", draw_phases),
+    ):
         if name in documents:
             draw(documents[name], directory / _PICTURES[name][0])
 

@@ -89,6 +89,23 @@ def draw_first_token(document: dict[str, Any], target: Path) -> None:
         _finish(figure, axes, f"Open-loop load over {count} adapters", target)
 
 
+def draw_phases(document: dict[str, Any], target: Path) -> None:
+    """Throughput and first tokens by phase; `document`: of `edgelora bench stress --json`."""
+    rows = document["results"]["phases"]
+    places = range(len(rows))
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
+        above, below = figure.subplots(2, sharex=True)
+        above.bar(places, [row["tokens_per_s"] for row in rows], color=_MUTED, label="tokens/s")
+        above.set_ylabel("tokens/s")
+        waits = [row["first_token_p50_ms"] for row in rows]
+        # A phase in which nobody was answered has no bar.
+        below.bar(places, [wait or 0.0 for wait in waits], color=_OURS_COLOUR, label="first token")
+        below.set_ylabel("first token, p50, ms")
+        below.set_xticks(list(places), labels=[row["phase"] for row in rows], rotation=60)
+        _finish(figure, above, "A device that heats up, drains and fills its memory", target)
+
+
 def _finish(figure: Figure, axes: Any, title: str, target: Path) -> None:
     axes.set_title(title, loc="left", fontsize=11)
     figure.legend(loc="outside right upper", frameon=False)

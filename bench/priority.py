@@ -37,7 +37,6 @@ from edgelora.generation import Priority
 CLASSES: Sequence[Priority] = ("interactive", "background", "batch")
 _NUM_TENANTS = 4
 _RANKS = (8, 16, 16, 32)
-_NUM_ADAPTERS = 8
 _JOB_SIZE = 24
 _JOB_INPUT = (64, 192)
 _MIN_SPREAD_REDUCTION, _MAX_BATCH_LOSS = 0.73, 0.15
@@ -53,6 +52,8 @@ class Plan:
     """Of the arrivals of one replay."""
     num_rounds: int
     """Replays of each kind."""
+    num_adapters: int = 8
+    """The tenants own them in turn."""
     people_period_s: float
     job_size: int = _JOB_SIZE
     job_output: tuple[int, int] = (32, 96)
@@ -82,6 +83,7 @@ def run(options: BenchOptions) -> BenchResult:
         Plan(
             duration_s=5.0,
             num_rounds=1,
+            num_adapters=4,
             people_period_s=0.25,
             job_size=20,
             job_output=(16, 32),
@@ -126,7 +128,7 @@ async def run_plan(plan: Plan, options: BenchOptions) -> BenchResult:
             settings = plan.cases.settings()
             node = await stacks.enter_async_context(deployment(options, settings, num_tenants))
             await register_random_adapters(
-                node, model, _NUM_ADAPTERS, ranks=_RANKS, modules=QUERY_VALUE, options=options
+                node, model, plan.num_adapters, ranks=_RANKS, modules=QUERY_VALUE, options=options
             )
             sides.append(Side(name, node, has_classes=num_tenants > 1))
         for side in sides:
@@ -152,7 +154,7 @@ async def _warm_up(side: Side, writer: PromptWriter, options: BenchOptions) -> N
             num_input_tokens=8,
             num_output_tokens=2,
         )
-        for adapter in range(_NUM_ADAPTERS)
+        for adapter in range(len(side.node.adapters))
     ]
     _require_done(await run_open_loop(every, sender(side, writer, f"{options.seed} warm")))
 
@@ -176,7 +178,7 @@ def _require_done(records: Sequence[RequestRecord]) -> None:
 def _job_stream(plan: Plan, period_s: float) -> Stream:
     return Stream(
         priority="batch",
-        adapters=_adapters_of(3),
+        adapters=_adapters_of(3, plan),
         period_s=period_s,
         job_size=plan.job_size,
         input_tokens=_JOB_INPUT,
@@ -188,7 +190,7 @@ def _streams(plan: Plan, job_s: float) -> list[Stream]:
     return [
         Stream(
             priority="interactive",
-            adapters=(*_adapters_of(0), *_adapters_of(1)),
+            adapters=(*_adapters_of(0, plan), *_adapters_of(1, plan)),
             period_s=plan.people_period_s,
             job_size=0,
             input_tokens=(8, 32),
@@ -196,7 +198,7 @@ def _streams(plan: Plan, job_s: float) -> list[Stream]:
         ),
         Stream(
             priority="background",
-            adapters=_adapters_of(2),
+            adapters=_adapters_of(2, plan),
             period_s=5 * plan.people_period_s,
             job_size=0,
             input_tokens=(16, 64),
@@ -206,8 +208,8 @@ def _streams(plan: Plan, job_s: float) -> list[Stream]:
     ]
 
 
-def _adapters_of(tenant: int) -> tuple[int, ...]:
-    return tuple(range(tenant, _NUM_ADAPTERS, _NUM_TENANTS))
+def _adapters_of(tenant: int, plan: Plan) -> tuple[int, ...]:
+    return tuple(range(tenant, plan.num_adapters, _NUM_TENANTS))
 
 
 async def replay(

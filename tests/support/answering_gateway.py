@@ -18,11 +18,12 @@ from edgelora.v1.generation_pb2 import Delta, FinishReason, PriorityClass, Usage
 class AnsweringGateway(GatewayServiceServicer):
     """Refuses the requests that `is_refused` says.
 
-    The `lost`-th request is closed without an end, and the `failed`-th in an undeclared error.
+    Of the others the `lost`-th is closed without an end, and the `failed`-th in an undeclared error.
     """
 
     def __init__(self, *, is_refused=lambda request: False, lost=None, failed=None):
         self.requests = []
+        self._num_accepted = 0
         self._is_refused = is_refused
         self._lost = lost
         self._failed = failed
@@ -33,10 +34,11 @@ class AnsweringGateway(GatewayServiceServicer):
 
     async def Generate(self, request, context):
         self.requests.append(request)
-        number = len(self.requests)
         if self._is_refused(request):
             error = QueueFullError("full: try again in 10 ms", retry_after_s=0.01)
             await context.abort_with_status(rpc_status.to_status(to_status(error)))
+        self._num_accepted += 1
+        number = self._num_accepted
         yield _event(accepted=pb.Accepted(request_id="r"))
         if number == self._failed:
             await context.abort(grpc.StatusCode.INTERNAL, "a fault")

@@ -12,7 +12,7 @@ from tests.support.prepared_model import prepared_model
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def opened():
     if reason := NATIVE.missing:
         pytest.skip(reason)

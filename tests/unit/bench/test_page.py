@@ -42,6 +42,19 @@ def serve_document():
     }
 
 
+def stress_document():
+    phases = [
+        {"phase": "calm", "first_token_p50_ms": 50.0, "tokens_per_s": 600.0},
+        {"phase": "memory 86 %", "first_token_p50_ms": None, "tokens_per_s": 0.0},
+    ]
+    return engine_document() | {
+        "bench": "stress",
+        "settings": {"EDGELORA_MONITOR_DWELL": "1s"},
+        "results": {"phases": phases},
+        "targets": [],
+    }
+
+
 @pytest.fixture
 def write(tmp_path):
     results = tmp_path / "bench/results"
@@ -81,6 +94,14 @@ def test_pictures_show_every_engine_and_are_the_same_bytes_again(write, tmp_path
     changed["results"]["runs"][DISTINCT[8].name]["native"] = [300.0]
     write(engine=changed)
     assert pictures[1].read_bytes() != before[1]
+
+
+def test_settings_and_phases_are_shown(write, tmp_path):
+    assert write(stress=stress_document()).exit_code == 0
+    page = (tmp_path / "bench/RESULTS.md").read_text()
+    assert "Settings: EDGELORA_MONITOR_DWELL 1s." in page
+    assert "| memory 86 % | - | 0 |" in page
+    assert b"memory 86 %" in (tmp_path / "docs/images/stress.svg").read_bytes()
 
 
 def test_without_results_it_says_what_to_run(write):
