@@ -67,8 +67,9 @@ class SchedulerServiceServicer:
     """
 
     def Acquire(self, request, context):
-        """Acquire queues a request: first Queued, then Granted when its turn has come. Cancelling the
-        call leaves the queue.
+        """Acquire queues a request: first Queued, then Granted when its turn has come. In between Queued
+        comes again when the device got worse meanwhile; the last one counts. Cancelling the call leaves
+        the queue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
