@@ -65,18 +65,13 @@ class Schedule:
         shortest answer it is likely to give is not expected in time.
         """
         self.require_room(request.priority, request.tenant_id, now_s)
-        if request.priority is Priority.INTERACTIVE:
-            self._company.note(request.tenant_id, now_s)
         deadline_s = request.deadline_s
         if deadline_s is None:
-            return self.queue.push(request, now_s)
-        estimate = self._paces[request.priority].estimate(now_s)
-        answer_s = estimate.shortest_answer_s(request.max_output_tokens) if estimate else 0.0
-        position = self.queue.push(request, now_s, start_by_s=deadline_s - answer_s)
-        wait_s = self._expected_wait_s(request.priority, position, estimate)
-        if now_s + wait_s + answer_s >= deadline_s:
-            self.queue.remove(request.ticket_id)
-            raise _too_late(request, now_s, wait_s=wait_s, answer_s=answer_s)
+            position = self.queue.push(request, now_s)
+        else:
+            position = self._push_in_time(request, deadline_s, now_s)
+        if request.priority is Priority.INTERACTIVE:
+            self._company.note(request.tenant_id, now_s)
         return position
 
     def remove_late(self, now_s: float) -> list[tuple[Request, DeadlineExceededError]]:
@@ -146,6 +141,16 @@ class Schedule:
                 times.append(self.roster.none_ready_since_s + self._no_worker_limit_s)
         return min((time_s for time_s in times if time_s is not None), default=None)
 
+    def _push_in_time(self, request: Request, deadline_s: float, now_s: float) -> int:
+        estimate = self._paces[request.priority].estimate(now_s)
+        answer_s = estimate.shortest_answer_s(request.max_output_tokens) if estimate else 0.0
+        position = self.queue.push(request, now_s, start_by_s=deadline_s - answer_s)
+        wait_s = self._expected_wait_s(request.priority, position, estimate)
+        if now_s + wait_s + answer_s >= deadline_s:
+            self.queue.remove(request.ticket_id)
+            raise _too_late(wait_s=wait_s, answer_s=answer_s, left_s=max(0.0, deadline_s - now_s))
+        return position
+
     def _loads(self, turn: Turn) -> list[WorkerLoad]:
         is_open = turn.priority is Priority.INTERACTIVE or self._may_run_lower()
         loads = []
@@ -201,15 +206,12 @@ class Schedule:
         )
 
 
-def _too_late(
-    request: Request, now_s: float, *, wait_s: float, answer_s: float
-) -> DeadlineExceededError:
-    allowed_s = max(0.0, request.asked_at_s + (request.allowed_s or 0.0) - now_s)
+def _too_late(*, wait_s: float, answer_s: float, left_s: float) -> DeadlineExceededError:
     return _deadline_error(
         f"the wait for a place is expected to take {wait_s:.3g} s and the shortest likely answer "
-        f"{answer_s:.3g} s, {allowed_s:.3g} s are allowed",
+        f"{answer_s:.3g} s, {left_s:.3g} s are allowed",
         expected_s=wait_s + answer_s,
-        allowed_s=allowed_s,
+        allowed_s=left_s,
     )
 
 

@@ -149,6 +149,26 @@ def test_one_tenant_can_not_fill_the_class():
     assert len(queue) == 3
 
 
+@pytest.mark.parametrize(
+    ("interval_s", "retry_s"), [(None, 2.0), (0.1, 2.0), (5.0, 5.0), (600.0, 60.0)]
+)
+def test_a_full_class_says_when_the_next_place_in_the_queue_is_likely_free(interval_s, retry_s):
+    queue = RequestQueue(make_limits(max_waiting=1))
+    admit(queue, make_request("a"))
+    with pytest.raises(QueueFullError, match=f"try again in {retry_s:g} s") as caught:
+        queue.require_room(Priority.INTERACTIVE, "b", grant_interval_s=interval_s)
+    assert caught.value.retry_after_s == retry_s
+
+
+def test_a_tenant_at_its_limit_waits_for_one_grant_of_each_tenant():
+    queue = RequestQueue(make_limits(max_waiting=10, max_waiting_per_tenant=1))
+    for tenant in "abc":
+        admit(queue, make_request(tenant))
+    with pytest.raises(QueueFullError, match="of yours") as caught:
+        queue.require_room(Priority.INTERACTIVE, "b", grant_interval_s=1.5)
+    assert caught.value.retry_after_s == 4.5
+
+
 def test_a_refused_request_leaves_no_trace():
     queue = RequestQueue(make_limits(max_waiting=1))
     admit(queue, make_request("a"))

@@ -17,8 +17,11 @@ from services.scheduler.request import Priority
 from tests.support.schedules import make_limits, make_request, make_schedule
 
 _MAX_RUNNING = 2
-_LEASE_S = 10.0
+_LEASE_S = 30.0
 _LARGEST = 500
+_NUM_PLACES = 2 * _MAX_RUNNING
+_NUM_KEPT = 1
+_OFTEN_INTERACTIVE = st.sampled_from([Priority.INTERACTIVE, Priority.INTERACTIVE, *Priority])
 
 
 def test_work_goes_to_ready_workers_only():
@@ -59,6 +62,21 @@ def test_hearing_again_that_a_worker_is_down_does_not_restart_the_limit():
     assert schedule.is_stranded(6.0)
 
 
+def test_a_full_queue_says_how_often_places_came_free():
+    schedule = make_schedule(workers=2, max_running=1, limits=make_limits(max_waiting=2))
+    for _ in range(4):
+        schedule.submit(make_request(), 0.0)
+        lease = schedule.grant_next(0.0)
+        answer = Answer(num_output_tokens=10, first_token_s=1.0)
+        schedule.release(lease.request.ticket_id, "acme", 100, 12.0, answer)
+    for _ in range(2):
+        schedule.submit(make_request(), 12.0)
+    # Two places, each held for 12 s.
+    with pytest.raises(QueueFullError) as caught:
+        schedule.submit(make_request(), 12.0)
+    assert caught.value.retry_after_s == pytest.approx(6.0)
+
+
 class ScheduleMachine(RuleBasedStateMachine):
     """Random submits, grants, releases, renewals, cancels, expiries and changes of the node."""
 
@@ -80,41 +98,54 @@ class ScheduleMachine(RuleBasedStateMachine):
         self.num_submitted = 0
         self.ends = Counter()
         self.unserved_since_s = {}
+        self.askers = set()
 
     @rule(
         target=waiting,
-        tenant=st.sampled_from("abc"),
-        priority=st.sampled_from(Priority),
+        tenants=st.lists(st.sampled_from("abc"), min_size=1, max_size=6),
+        priority=_OFTEN_INTERACTIVE,
         tokens=st.integers(1, _LARGEST),
-        allowed_s=st.none() | st.floats(0.0, 30.0),
+        allowed_s=st.sampled_from([None, None, None, 10.0, 30.0]) | st.floats(0.0, 30.0),
     )
-    def submit(self, tenant, priority, tokens, allowed_s):
-        request = make_request(
-            tenant,
-            priority=priority,
-            estimated_tokens=tokens,
-            asked_at_s=self.now_s,
-            allowed_s=allowed_s,
-        )
-        is_full = self.schedule.queue.num_waiting(priority) >= 6 or (
-            sum(other.tenant_id == tenant for other in self.waiting_in(priority)) >= 4
-        )
-        was_empty = not self.waiting_in(priority)
+    def submit(self, tenants, priority, tokens, allowed_s):
+        requests = [
+            make_request(
+                tenant,
+                priority=priority,
+                estimated_tokens=tokens,
+                asked_at_s=self.now_s,
+                allowed_s=allowed_s,
+            )
+            for tenant in tenants
+        ]
+        for request in requests:
+            self.submit_one(request)
+        return multiple(*requests)
+
+    def submit_one(self, request):
+        priority, tenant = request.priority, request.tenant_id
+        waiting = self.waiting_in(priority)
+        is_full = len(waiting) >= 6 or (sum(other.tenant_id == tenant for other in waiting) >= 4)
         self.num_submitted += 1
         try:
             position = self.schedule.submit(request, self.now_s)
-        except (QueueFullError, ServiceUnavailableError, DeadlineExceededError) as error:
+        except QueueFullError:
+            assert is_full
             self.ends[request] += 1
-            assert isinstance(error, QueueFullError) <= is_full
-            assert isinstance(error, ServiceUnavailableError) <= (not self.schedule.roster.ready())
-            assert isinstance(error, DeadlineExceededError) <= (allowed_s is not None)
+        except ServiceUnavailableError:
+            assert not self.schedule.roster.ready()
+            self.ends[request] += 1
+        except DeadlineExceededError:
+            assert request.allowed_s is not None
+            self.ends[request] += 1
         else:
             assert not is_full
             self.expected_waiting.add(request)
-            if was_empty:
+            if priority is Priority.INTERACTIVE:
+                self.askers.add(tenant)
+            if not waiting:
                 self.unserved_since_s[priority] = self.now_s
             assert position == self.order_in(priority).index(request.ticket_id)
-        return request
 
     @rule(target=running)
     def advance(self):
@@ -138,6 +169,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         is_overdue = request.priority in overdue
         assert is_overdue == bool(overdue)
         assert self.free_on(lease.worker, request.priority, is_overdue)
+        assert not self.is_kept_from(request)
         self.unserved_since_s[request.priority] = self.now_s
         self.expected_waiting.remove(request)
         self.expected_running[request] = (lease.worker, self.now_s + _LEASE_S)
@@ -202,11 +234,14 @@ class ScheduleMachine(RuleBasedStateMachine):
             del self.expected_running[request]
         self.ends.update(ended)
 
-    @rule(worker=st.sampled_from(["w0", "w1"]), is_ready=st.booleans())
+    @rule(worker=st.sampled_from(["w0", "w1"]), is_ready=st.sampled_from([True, True, True, False]))
     def change_worker(self, worker, is_ready):
         self.schedule.roster.set_ready(worker, is_ready, self.now_s)
 
-    @rule(share=st.sampled_from([0.25, 0.5, 1.0]), max_lower=st.none() | st.integers(0, 4))
+    @rule(
+        share=st.sampled_from([1.0, 1.0, 1.0, 0.5, 0.25]),
+        max_lower=st.sampled_from([None, None, None, 0, 1, 2, 3]),
+    )
     def change_device(self, share, max_lower):
         self.limits = PlaceLimits(share=share, max_lower_running=max_lower)
         self.schedule.limit_places(self.limits)
@@ -296,17 +331,25 @@ class ScheduleMachine(RuleBasedStateMachine):
             num_free = self.num_free(priority, is_overdue=False)
             if not self.waiting_in(priority) or not num_free:
                 continue
-            assert priority is Priority.INTERACTIVE
-            assert num_free == 1
-            assert len(self.schedule.roster.ready()) * self.places() >= 4
-            holders = {
-                request.tenant_id
-                for request in self.expected_running
-                if request.priority is priority
-            }
             tenants = {request.tenant_id for request in self.waiting_in(priority)}
             lowest = min(map(self.counter, tenants))
-            assert all(self.counter(tenant) > lowest for tenant in tenants - holders)
+            for request in self.waiting_in(priority):
+                is_ahead = self.counter(request.tenant_id) > lowest
+                assert is_ahead or self.is_kept_from(request)
+
+    def is_kept_from(self, request):
+        """Whether the places left are kept for tenants that hold none, unlike this one's."""
+        num_ready = len(self.schedule.roster.ready())
+        return (
+            request.priority is Priority.INTERACTIVE
+            and num_ready * self.places() >= _NUM_PLACES
+            and self.num_free(request.priority, is_overdue=False) <= _NUM_KEPT
+            and bool(self.askers - {request.tenant_id})
+            and any(
+                (other.tenant_id, other.priority) == (request.tenant_id, request.priority)
+                for other in self.expected_running
+            )
+        )
 
     def counter(self, tenant):
         return self.schedule.queue.served_tokens(Priority.INTERACTIVE, tenant)
