@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bench.adapters import QUERY_VALUE
-from bench.class_trace import Stream, TracedRequest, mixed_trace
-from bench.deployment import Deployment, deployment, load_base_model
-from bench.load import Request, run_open_loop, send_request
-from bench.measure import RequestRecord, median
+from bench.class_replay import CLASSES, Side, replay, require_done, sender, warm_up
+from bench.class_trace import Stream, mixed_trace
+from bench.deployment import deployment, load_base_model
+from bench.load import run_open_loop
+from bench.measure import median
 from bench.priority_cases import Cases, CasesPlan, run_cases
 from bench.prompts import PromptWriter
 from bench.registration import register_random_adapters
@@ -34,14 +35,11 @@ from bench.result import BenchError, BenchOptions, BenchResult, Target
 from bench.shares import reduction, spread, waits_s
 from edgelora.generation import Priority
 
-CLASSES: Sequence[Priority] = ("interactive", "background", "batch")
 _NUM_TENANTS = 4
 _RANKS = (8, 16, 16, 32)
 _JOB_SIZE = 24
 _JOB_INPUT = (64, 192)
 _MIN_SPREAD_REDUCTION, _MAX_BATCH_LOSS = 0.73, 0.15
-
-SendTraced = Callable[[TracedRequest, float], Awaitable[RequestRecord]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,20 +57,6 @@ class Plan:
     job_output: tuple[int, int] = (32, 96)
     """Tokens of an answer, shortest and longest."""
     cases: CasesPlan
-
-
-@dataclass(slots=True)
-class Side:
-    """A stack, how the trace is sent there, and what became of it."""
-
-    name: str
-    node: Deployment
-    has_classes: bool
-    records: dict[Priority, list[RequestRecord]] = field(
-        default_factory=lambda: {name: [] for name in CLASSES}
-    )
-    batch_tokens_per_s: list[float] = field(default_factory=list)
-    """One for each replay."""
 
 
 def run(options: BenchOptions) -> BenchResult:
@@ -132,7 +116,7 @@ async def run_plan(plan: Plan, options: BenchOptions) -> BenchResult:
             )
             sides.append(Side(name, node, has_classes=num_tenants > 1))
         for side in sides:
-            await _warm_up(side, writer, options)
+            await warm_up(side, writer)
         job_s = await _measure_job(sides[1], writer, plan, options)
         for number in range(plan.num_rounds):
             trace = mixed_trace(_streams(plan, job_s), plan.duration_s, options.seed + number)
@@ -143,22 +127,6 @@ async def run_plan(plan: Plan, options: BenchOptions) -> BenchResult:
     return _result(sides, job_s, cases)
 
 
-async def _warm_up(side: Side, writer: PromptWriter, options: BenchOptions) -> None:
-    """Brings every adapter into its slot."""
-    every = [
-        TracedRequest(
-            index=adapter,
-            at_s=0.0,
-            priority="interactive",
-            adapter=adapter,
-            num_input_tokens=8,
-            num_output_tokens=2,
-        )
-        for adapter in range(len(side.node.adapters))
-    ]
-    _require_done(await run_open_loop(every, sender(side, writer, f"{options.seed} warm")))
-
-
 async def _measure_job(
     side: Side, writer: PromptWriter, plan: Plan, options: BenchOptions
 ) -> float:
@@ -166,13 +134,8 @@ async def _measure_job(
     options.progress("measuring what the node carries")
     job = mixed_trace([_job_stream(plan, period_s=1.0)], 0.5, options.seed)
     started_s = time.monotonic()
-    _require_done(await run_open_loop(job, sender(side, writer, f"{options.seed} job")))
+    require_done(await run_open_loop(job, sender(side, writer, f"{options.seed} job")))
     return time.monotonic() - started_s
-
-
-def _require_done(records: Sequence[RequestRecord]) -> None:
-    if errors := sorted({one.error for one in records if one.error is not None}):
-        raise BenchError(f"the gateway answered {', '.join(errors)}: see its log")
 
 
 def _job_stream(plan: Plan, period_s: float) -> Stream:
@@ -210,45 +173,6 @@ def _streams(plan: Plan, job_s: float) -> list[Stream]:
 
 def _adapters_of(tenant: int, plan: Plan) -> tuple[int, ...]:
     return tuple(range(tenant, plan.num_adapters, _NUM_TENANTS))
-
-
-async def replay(
-    side: Side, trace: Sequence[TracedRequest], writer: PromptWriter, name: str
-) -> None:
-    """Sends a trace to a side and notes what became of it."""
-    records = await run_open_loop(trace, sender(side, writer, name))
-    for traced, record in zip(trace, records, strict=True):
-        side.records[traced.priority].append(record)
-    jobs = [
-        record
-        for traced, record in zip(trace, records, strict=True)
-        if traced.priority == "batch" and record.finished_s is not None
-    ]
-    if jobs:
-        tokens = sum(one.num_input_tokens + one.num_output_tokens for one in jobs)
-        last_s = max(one.finished_s for one in jobs if one.finished_s is not None)
-        first_s = min(one.scheduled_s for one in jobs)
-        side.batch_tokens_per_s.append(tokens / (last_s - first_s))
-
-
-def sender(side: Side, writer: PromptWriter, name: str) -> SendTraced:
-    """Returns what sends a request of a trace to a side, with a prompt of its own.
-
-    Without classes everything is interactive, which for one class alone is the order of arrival.
-    """
-
-    async def send(traced: TracedRequest, scheduled_s: float) -> RequestRecord:
-        placed = side.node.adapters[traced.adapter]
-        request = Request(
-            client=placed.client,
-            adapter=placed.alias,
-            prompt=writer.write(traced.num_input_tokens, f"{name} {traced.index}"),
-            num_output_tokens=traced.num_output_tokens,
-            priority=traced.priority if side.has_classes else "interactive",
-        )
-        return await send_request(request, scheduled_s)
-
-    return send
 
 
 def _result(sides: Sequence[Side], job_s: float, cases: Cases) -> BenchResult:
