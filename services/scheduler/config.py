@@ -36,7 +36,7 @@ class SchedulerConfig:
     """MAX_WAITING_INTERACTIVE, _BACKGROUND, _BATCH (default 256 each): most waiting requests of a
     class. MAX_WAITING_PER_TENANT (default 64): of one tenant in one class. BACKGROUND_AGING (5s),
     BATCH_AGING (15s): longest time without a grant before the class goes first once.
-    RETRY_AFTER (1s): what a refused caller is told to wait."""
+    RETRY_AFTER (1s): the least a caller is told to wait whom a full queue refused."""
     lease_s: float
     """LEASE: how long a ticket holds without Renew, default 30s."""
     load_factor: float
