@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,11 @@ class VersionCard:
         return {"description": self.description, "examples": list(self.examples)}
 
 
-def version_cards(num_versions: int, seed: int) -> list[VersionCard]:
-    """Cards of `num_versions` of each demo adapter, group by group. Raises BenchError."""
+def version_cards(groups: Sequence[str], num_versions: int, seed: int) -> list[VersionCard]:
+    """Cards of `num_versions` of each of the demo adapters, group by group."""
     draw = random.Random(seed)
     cards = []
-    for group in demo_groups():
+    for group in groups:
         card = json.loads((DEMO / group / "card.json").read_text(encoding="utf-8"))
         examples = card["examples"]
         for _ in range(num_versions):

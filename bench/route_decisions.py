@@ -38,7 +38,8 @@ class _Listing:
     """Lists the same candidates again and again, half of them resident."""
 
     def __init__(self, num_candidates: int) -> None:
-        cards = version_cards(-(-num_candidates // len(demo_groups())), _SEED)
+        groups = demo_groups()
+        cards = version_cards(groups, -(-num_candidates // len(groups)), _SEED)
         self._candidates = [
             RouteCandidate(
                 digest=f"sha256:{number:064x}",

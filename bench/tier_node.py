@@ -75,10 +75,10 @@ async def tier_node(options: BenchOptions, model: BaseModel) -> AsyncIterator[Ti
             yield TierNode([await node.register(directory) for directory in files], [], [])
             return
         site = await stack.enter_async_context(package_site(root))
-        flash_bytes = await _flash_bytes(files[0], options, root)
+        bytes_each = await flash_bytes(files[0], options, root)
         settings = {
             "EDGELORA_STORE_REMOTES_FILE": str(site.remotes_file),
-            "EDGELORA_STORE_FLASH_BUDGET": str(int((_NUM_FLASH + _REMOTE_ROOM) * flash_bytes)),
+            "EDGELORA_STORE_FLASH_BUDGET": str(int((_NUM_FLASH + _REMOTE_ROOM) * bytes_each)),
             "EDGELORA_STORE_FLASH_MIN_RESIDENCY": "1ms",
             "EDGELORA_INFERENCE_MAX_LORAS": str(SLOTS),
         }
@@ -100,7 +100,7 @@ async def tier_node(options: BenchOptions, model: BaseModel) -> AsyncIterator[Ti
         yield TierNode(flash, remote, encoded)
 
 
-async def _flash_bytes(adapter: Path, options: BenchOptions, root: Path) -> int:
+async def flash_bytes(adapter: Path, options: BenchOptions, root: Path) -> int:
     """What such an adapter takes on flash, which the budget is in terms of."""
     model_directory = options.model_directory.resolve()
     async with running_store(root / "sizing", model_directory, root, {}) as store:

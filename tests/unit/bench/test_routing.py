@@ -14,8 +14,8 @@ from tests.support.small_router import TEMPERATURE, small_router
 
 
 def test_versions_of_a_group_are_near_equals_that_differ_and_their_cards_are_valid():
-    cards = version_cards(8, seed=1)
-    assert cards == version_cards(8, seed=1)
+    cards = version_cards(demo_groups(), 8, seed=1)
+    assert cards == version_cards(demo_groups(), 8, seed=1)
     assert [card.group for card in cards] == [g for g in demo_groups() for _ in range(8)]
     assert len(set(cards)) == len(cards)
     for card in cards:
@@ -27,7 +27,7 @@ def test_a_trace_is_held_out_evenly_mixed_and_the_same_for_the_same_seed():
     groups = demo_groups()
     trace = write_trace(groups, 400, seed=3)
     assert trace == write_trace(groups, 400, seed=3) != write_trace(groups, 400, seed=4)
-    shown = {text for card in version_cards(8, seed=1) for text in card.examples}
+    shown = {text for card in version_cards(demo_groups(), 8, seed=1) for text in card.examples}
     assert not shown & set(trace)
     for group in groups:
         assert sum(prompt in set(held_out_prompts(group)) for prompt in trace) > 60
@@ -49,7 +49,7 @@ def answer(prompt: str, digests, reason="best", response_s=1.0) -> RoutedAnswer:
 
 
 def test_the_loss_is_what_the_router_expects_against_its_best():
-    cards = version_cards(1, seed=1)
+    cards = version_cards(demo_groups(), 1, seed=1)
     router = small_router()
     judge = QualityJudge(router, cards, [card.group for card in cards])
     prompt = cards[0].examples[0]
