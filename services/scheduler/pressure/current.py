@@ -26,12 +26,13 @@ class CurrentPressure:
         self._obey = obey
         self._rules: list[str] = []
         self.restrictions = Restrictions()
-        self.show(DeviceState.unknown(clock()))
+        self.device = DeviceState.unknown(clock())
+        self.show(self.device)
 
     def show(self, device: DeviceState) -> None:
         """Takes the next state."""
-        self.device = device
-        self.restrictions = restrict(device, self._settings)
+        self.device = device.after(self.device)
+        self.restrictions = restrict(self.device, self._settings)
         self._obey(self.restrictions)
         rules = [restriction.cause.rule for restriction in self.restrictions.active]
         if rules != self._rules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgelora.v1 import monitor_service_pb2 as pb
 
@@ -40,6 +40,15 @@ class DimensionState:
     """Degrees Celsius, share of memory in use, or charge; None when nothing can be read."""
     sensor: str = ""
     """What gave the reading."""
+    known_level: PressureLevel | None = None
+    """While unknown: the level it had when it was last known; None when it never was."""
+
+    def after(self, earlier: DimensionState) -> DimensionState:
+        """Returns this state, with what was known before where this one is unknown."""
+        if self.level is not PressureLevel.UNKNOWN:
+            return self
+        was_known = earlier.level is not PressureLevel.UNKNOWN
+        return replace(self, known_level=earlier.level if was_known else earlier.known_level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +73,10 @@ class DeviceState:
             memory=_dimension(pressure.memory, now_s),
             battery=_dimension(pressure.battery, now_s),
         )
+
+    def after(self, earlier: DeviceState) -> DeviceState:
+        """Returns this state, with what was known before where a dimension is unknown."""
+        return DeviceState(**{each.value: self[each].after(earlier[each]) for each in Dimension})
 
     def __getitem__(self, dimension: Dimension) -> DimensionState:
         state: DimensionState = getattr(self, dimension.value)

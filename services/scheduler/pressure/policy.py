@@ -1,13 +1,14 @@
 """The rules: what each level of each dimension takes away. Pure.
 
-A higher level of a dimension takes away at least what a lower one does, and nothing is remembered:
-the same state always gives the same restrictions, so recovery gives everything back.
+A higher level of a dimension takes away at least what a lower one does, and the same state always
+gives the same restrictions, so recovery gives everything back. A dimension that is not known any
+more is taken for the worse of what unknown means and of what it was: not knowing is not calm.
 """
 
 from __future__ import annotations
 
 from services.scheduler.pressure.device import DeviceState, Dimension, DimensionState, PressureLevel
-from services.scheduler.pressure.restrictions import Cause, Restriction, Restrictions
+from services.scheduler.pressure.restrictions import Cause, Restriction, Restrictions, merged
 from services.scheduler.pressure.settings import Meaning, PressureSettings
 from services.scheduler.request import Priority
 
@@ -35,7 +36,21 @@ def _restriction(
         sensor=state.sensor,
         since_s=state.since_s,
     )
-    match dimension, _MEANINGS.get(state.level, settings.unknown[dimension]):
+    meanings = {_meaning(level, dimension, settings) for level in (state.level, state.known_level)}
+    found = (_of_meaning(cause, meaning, settings) for meaning in meanings)
+    return merged([restriction for restriction in found if restriction])
+
+
+def _meaning(
+    level: PressureLevel | None, dimension: Dimension, settings: PressureSettings
+) -> Meaning:
+    if level is None:
+        return "normal"
+    return _MEANINGS.get(level, settings.unknown[dimension])
+
+
+def _of_meaning(cause: Cause, meaning: Meaning, settings: PressureSettings) -> Restriction | None:
+    match cause.dimension, meaning:
         case _, "cautious":
             return Restriction(cause=cause, places_share=settings.cautious_places_share)
         case Dimension.TEMPERATURE, "elevated":

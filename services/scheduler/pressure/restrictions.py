@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from services.scheduler.places import PlaceLimits
@@ -53,6 +53,29 @@ class Restriction:
     """Of one answer."""
     refused: Set[Priority] = frozenset()
     """Classes of which no new request is taken."""
+
+
+def merged(parts: Sequence[Restriction]) -> Restriction | None:
+    """Returns one restriction that takes away what any of the parts does; None without parts.
+
+    The parts have one cause.
+    """
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return Restriction(
+        cause=parts[0].cause,
+        max_rank=_least(part.max_rank for part in parts),
+        places_share=min(part.places_share for part in parts),
+        prefill_share=min(part.prefill_share for part in parts),
+        threads_share=min(part.threads_share for part in parts),
+        max_lower_running=_least(part.max_lower_running for part in parts),
+        max_output_tokens=_least(part.max_output_tokens for part in parts),
+        refused=frozenset().union(*(part.refused for part in parts)),
+    )
+
+
+def _least(limits: Iterable[int | None]) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,6 +119,23 @@ def test_unknown_is_what_the_operator_takes_it_for(settings, levels, dimension):
         assert summary(unknown) == summary(restrict(taken_for, settings))
 
 
+@pytest.mark.parametrize("dimension", Dimension)
+@pytest.mark.parametrize("before", KNOWN)
+@pytest.mark.parametrize("meaning", ["normal", "cautious", "elevated", "critical"])
+def test_what_is_not_known_any_more_is_no_calmer_than_it_was(dimension, before, meaning):
+    settings = make_settings(**{f"{dimension.name}_UNKNOWN": meaning})
+    known = make_device(**{dimension: before})
+    lost = make_device(**{dimension: UNKNOWN})
+    never_known = summary(restrict(lost, settings))
+    # Unknown twice, as the monitor repeats itself, and known again in the end.
+    unknown = lost.after(lost.after(known))
+    now = summary(restrict(unknown, settings))
+    assert allows_no_more(now, summary(restrict(known, settings)))
+    assert allows_no_more(now, never_known)
+    assert [r.cause.level for r in restrict(unknown, settings).active] in ([], [UNKNOWN])
+    assert restrict(make_device().after(unknown), settings).active == ()
+
+
 @given(devices(list(PressureLevel)))
 def test_every_rule_says_which_reading_holds_it(levels):
     device = make_device(since_s=7.0, **levels)
