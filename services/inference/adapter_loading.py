@@ -21,8 +21,10 @@ from services.inference.adapter_source import AdapterSource
 from services.inference.engine.adapter_slots import Eviction
 from services.inference.engine.engine import Engine
 from services.inference.engine.fetched_adapter import FetchedAdapter, FinishedLoad
+from services.inference.engine.sequence import Priority
 from services.inference.refusals import Refusals
 from services.inference.residency_events import ResidencyEvents
+from services.inference.validation import to_priority
 
 _ADAPTER_FAULTS = (AdapterRejectedError, AdapterIncompatibleError, DataCorruptError, InternalError)
 """Faults another try soon would meet again."""
@@ -121,7 +123,7 @@ class AdapterLoading:
             fetched = await asyncio.shield(ahead) if ahead is not None else None
             if fetched is None:
                 # None is on its way, or it went wrong with its permit: this ticket is another try.
-                fetched = await self._source.fetch(digest, ticket)
+                fetched = await self._source.fetch(digest, ticket, is_urgent=_is_urgent(ticket))
         except EdgeLoraError as error:
             self._refuse(digest, error, _tenant_of(ticket))
             self._engine.adapter_failed(digest, ticket, error)
@@ -151,6 +153,10 @@ class AdapterLoading:
             del self._warm_ups[wish.digest]
         if fetched is not None:
             self._engine.warm_up(wish.digest, wish.evict_digest or None, fetched)
+
+
+def _is_urgent(ticket: Sealed) -> bool:
+    return to_priority(Ticket.FromString(ticket.payload).priority) is Priority.INTERACTIVE
 
 
 def _tenant_of(ticket: Sealed) -> str:

@@ -70,14 +70,18 @@ class AdapterSource:
             AdapterFile.ADAPTER_FILE_WEIGHTS: max_weights_bytes,
             AdapterFile.ADAPTER_FILE_ENCODED: max_weights_bytes,
         }
-        self._thread = ThreadPoolExecutor(
-            1, thread_name_prefix="adapter-reader", initializer=lower_thread_priority
+        self._urgent_thread, self._patient_thread = (
+            ThreadPoolExecutor(1, thread_name_prefix=name, initializer=lower_thread_priority)
+            for name in ("adapter-reader", "patient-reader")
         )
 
-    async def fetch(self, digest: str, ticket: Sealed) -> FetchedAdapter:
+    async def fetch(
+        self, digest: str, ticket: Sealed, *, is_urgent: bool = False
+    ) -> FetchedAdapter:
         """Returns an adapter, verified against its digest and the base model.
 
-        `ticket` may be the permit of a warm-up. Raises DataCorruptError when the bytes are not what
+        `ticket` may be the permit of a warm-up. `is_urgent`: it is not read behind those that are
+        not. Raises DataCorruptError when the bytes are not what
         the digest says, AdapterRejectedError or AdapterIncompatibleError when they can not be
         served, and what the store raises.
         """
@@ -85,13 +89,13 @@ class AdapterSource:
         received = await self._receive(digest, ticket)
         fetch_s = time.perf_counter() - started_s - received.remote_s
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._thread, self._check, digest, received, max(0.0, fetch_s)
-        )
+        thread = self._urgent_thread if is_urgent else self._patient_thread
+        return await loop.run_in_executor(thread, self._check, digest, received, max(0.0, fetch_s))
 
     def close(self) -> None:
-        """Ends the reader thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Ends the reader threads."""
+        for thread in (self._urgent_thread, self._patient_thread):
+            thread.shutdown(wait=False, cancel_futures=True)
 
     async def _receive(self, digest: str, ticket: Sealed) -> _Received:
         request = FetchAdapterRequest(

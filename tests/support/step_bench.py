@@ -39,7 +39,7 @@ class SteppedLoader:
         self._held: list[tuple[int, LoadableAdapter, LoadDone]] = []
         self.is_holding = False
 
-    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone) -> None:
+    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone, *, is_urgent: bool) -> None:
         self._held.append((slot, adapter, done))
         if not self.is_holding:
             self.finish_all()
@@ -48,7 +48,7 @@ class SteppedLoader:
         """Ends the loads under way."""
         held, self._held = self._held, []
         for job in held:
-            self._inline.load(*job)
+            self._inline.load(*job, is_urgent=True)
 
     def close(self) -> None:
         self._held.clear()

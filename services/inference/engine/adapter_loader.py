@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from queue import SimpleQueue
+from itertools import count
+from queue import PriorityQueue
 from typing import Protocol
 
 from services.inference.backends.base import Backend, EncodedAdapter, LoadableAdapter
@@ -32,8 +33,11 @@ LoadDone = Callable[[LoadOutcome], None]
 class AdapterLoader(Protocol):
     """Fills the slots of a back end."""
 
-    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone) -> None:
-        """Writes an adapter into an empty slot that no row uses before `done` is called."""
+    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone, *, is_urgent: bool) -> None:
+        """Writes an adapter into an empty slot that no row uses before `done` is called.
+
+        `is_urgent`: before those that are not.
+        """
         ...
 
     def close(self) -> None:
@@ -47,12 +51,22 @@ class InlineLoader:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone) -> None:
+    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone, *, is_urgent: bool) -> None:
         """See AdapterLoader."""
         done(_load(self._backend, slot, adapter))
 
     def close(self) -> None:
         """See AdapterLoader."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Job:
+    """What sorts first is done first."""
+
+    is_patient: bool
+    number: int
+    load: tuple[int, LoadableAdapter, LoadDone] | None = field(compare=False)
+    """None ends the thread."""
 
 
 class LoaderThread:
@@ -62,30 +76,31 @@ class LoaderThread:
         """`post` has a function called in the engine's thread between two steps."""
         self._backend = backend
         self._post = post
-        self._jobs: SimpleQueue[tuple[int, LoadableAdapter, LoadDone] | None] = SimpleQueue()
+        self._jobs: PriorityQueue[_Job] = PriorityQueue()
+        self._numbers = count()
         self._is_closed = False
         # A daemon, so that a load that hangs can not keep the process.
         self._thread = threading.Thread(target=self._run, name="adapter-loader", daemon=True)
         self._thread.start()
 
-    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone) -> None:
+    def load(self, slot: int, adapter: LoadableAdapter, done: LoadDone, *, is_urgent: bool) -> None:
         """See AdapterLoader."""
-        self._jobs.put((slot, adapter, done))
+        self._jobs.put(_Job(not is_urgent, next(self._numbers), (slot, adapter, done)))
 
     def close(self) -> None:
         """See AdapterLoader."""
         self._is_closed = True
-        self._jobs.put(None)
+        self._jobs.put(_Job(True, next(self._numbers), None))
         self._thread.join()
 
     def _run(self) -> None:
         lower_thread_priority()
-        while (job := self._jobs.get()) is not None and not self._is_closed:
-            slot, adapter, done = job
+        while (load := self._jobs.get().load) is not None and not self._is_closed:
+            slot, adapter, done = load
             self._post(partial(done, _load(self._backend, slot, adapter)))
             is_on_heap = not isinstance(adapter, EncodedAdapter)
             # An adapter is large: nothing may keep it while this thread waits for the next one.
-            del job, adapter, done
+            del load, adapter, done
             if is_on_heap:
                 trim_heap()
 

@@ -24,7 +24,7 @@ from services.inference.engine.fetched_adapter import (
 )
 from services.inference.engine.generations import Generations
 from services.inference.engine.outbox import WantedAdapter
-from services.inference.engine.sequence import Sequence, SequenceStatus
+from services.inference.engine.sequence import Priority, Sequence, SequenceStatus
 from services.inference.engine.status import SlotStatus
 
 _TICKET_ERRORS = (TicketExpiredError, UnauthenticatedError, PermissionDeniedError)
@@ -168,7 +168,9 @@ class AdapterTraffic:
         self._slots.begin_writing(digest, fetched.form)
         # What waits for the end of the load must not keep the adapter itself.
         done = partial(self._finish_load, digest, fetched.reference, fetched.cost)
-        self._loader.load(slot, fetched.adapter, done)
+        users = self._generations.using(digest)
+        is_urgent = any(each.sequence.priority is Priority.INTERACTIVE for each in users)
+        self._loader.load(slot, fetched.adapter, done, is_urgent=is_urgent)
 
     def _finish_load(
         self,

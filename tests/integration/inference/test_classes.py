@@ -7,6 +7,8 @@ import threading
 import psutil
 import pytest
 
+from edgelora.adapter_format import adapter_digest
+from services.inference import adapter_source
 from tests.support.adapter_files import good_adapter
 from tests.support.worker_bench import make_ticket, worker_bench
 
@@ -55,6 +57,8 @@ async def test_base_rows_all_slots_and_cancels_in_three_classes_Q02_I5(bench):
         await read_all(call(bench, use, priority=INTERACTIVE, prompt=text, max_tokens=count))
         for use, text, count in asked[:12]
     ]
+    for use in uses:  # whatever is started when it is first needed
+        await read_all(call(bench, use, priority=BATCH, max_tokens=1))
     await bench.rest()
     before = held_outside()
     calls = [
@@ -95,6 +99,24 @@ async def test_a_batch_request_behind_endless_interactive_ones_ends_Q03():
         await asyncio.gather(*crowds)
         assert ids == solo
         await bench.rest()
+
+
+async def test_an_adapter_somebody_waits_for_is_not_read_behind_others_Q05(bench, monkeypatch):
+    one, two = (bench.shelf.add(good_adapter(seed)) for seed in (1, 2))
+    may_go_on = threading.Event()
+
+    def digest_of(config, weights):
+        is_patient = threading.current_thread().name.startswith("patient")
+        assert not is_patient or may_go_on.wait(60)
+        return adapter_digest(config, weights)
+
+    monkeypatch.setattr(adapter_source, "adapter_digest", digest_of)
+    batch = asyncio.create_task(read_all(call(bench, {one: 1.0}, priority=BATCH, max_tokens=8)))
+    await bench.shelf.fetch_of(one)
+    assert len(await read_all(call(bench, {two: 1.0}, priority=INTERACTIVE, max_tokens=8))) == 8
+    assert not batch.done()
+    may_go_on.set()
+    assert len(await batch) == 8
 
 
 async def test_who_leaves_while_paused_leaves_nothing_and_the_others_go_on_S10(bench):
