@@ -33,7 +33,9 @@ class ServiceHost:
         deadlines: DeadlinePolicy | None = None,
         trust_request_id: bool = True,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
+        max_streams: int = 512,
     ) -> None:
+        """`max_streams`: most calls at once on one connection; further ones wait at the client."""
         self._addresses = addresses
         self.server = grpc.aio.server(
             interceptors=[
@@ -42,7 +44,7 @@ class ServiceHost:
             options=[
                 ("grpc.max_send_message_length", max_message_bytes),
                 ("grpc.max_receive_message_length", max_message_bytes),
-                ("grpc.max_concurrent_streams", 512),
+                ("grpc.max_concurrent_streams", max_streams),
                 ("grpc.max_metadata_size", 16 * 1024),
                 ("grpc.so_reuseport", 0),
             ],

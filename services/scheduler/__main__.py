@@ -32,6 +32,8 @@ from services.scheduler.servicer import SchedulerServicer
 from services.scheduler.store import AdapterStore
 from services.scheduler.worker_health import WorkerHealth
 
+_OTHER_STREAMS = 512
+
 
 async def main(environ: Mapping[str, str]) -> None:
     """Serves until SIGTERM or SIGINT."""
@@ -64,7 +66,9 @@ async def main(environ: Mapping[str, str]) -> None:
     watch = MonitorWatch(
         config.monitor_address, pressure.show, boot_clock_s, silence_s=config.pressure.silence_s
     )
-    host = ServiceHost([config.address])
+    # All requests of a gateway wait on its one connection; releases must get past them.
+    num_waiting = sum(config.limits.max_waiting.values())
+    host = ServiceHost([config.address], max_streams=num_waiting + _OTHER_STREAMS)
     async with open_channel(config.store_address) as channel:
         store = AdapterStore(channel, timeout_s=config.store_timeout_s)
         admission = PressureAdmission(

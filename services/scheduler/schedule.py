@@ -49,15 +49,6 @@ class Schedule:
         interval_s = estimate.lease_s / num_places if estimate and num_places else None
         self.queue.require_room(priority, tenant_id, grant_interval_s=interval_s)
 
-    def digests_of(self, tenant_id: str) -> set[str]:
-        """Returns the adapters of the tenant's requests that wait or run: in a slot, or soon."""
-        running = (each for each in self.leases.running() if each.tenant_id == tenant_id)
-        return {
-            digest
-            for request in (*running, *self.queue.waiting_of(tenant_id))
-            for digest in request.digests
-        }
-
     def submit(self, request: Request, now_s: float) -> int:
         """Queues a request; returns how many of its class go before it.
 

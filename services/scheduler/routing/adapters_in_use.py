@@ -7,7 +7,7 @@ from services.scheduler.schedule import Schedule
 
 def adapters_in_use(schedule: Schedule, tenant_id: str) -> set[str]:
     """Returns their digests."""
-    requests = (*schedule.leases.running(), *schedule.queue.waiting())
+    requests = (*schedule.leases.running(), *schedule.queue.waiting_of(tenant_id))
     return {
         digest
         for request in requests
