@@ -83,3 +83,19 @@ async def test_an_overloaded_node_refuses_before_it_asks_the_store(bench):
         assert 1.0 <= caught.value.retry_after_s <= 60.0
     assert store.num_calls == num_calls
     del calls
+
+
+async def test_a_release_gets_past_more_waiting_requests_than_a_connection_usually_carries(bench):
+    """A gateway has one connection: its streams must not all be taken by what waits."""
+    await bench.start_worker("w0")
+    await bench.start(
+        MAX_RUNNING_PER_WORKER="1", MAX_WAITING_INTERACTIVE="600", MAX_WAITING_PER_TENANT="600"
+    )
+    holder = await bench.acquire()
+    calls = [bench.stub.Acquire(bench.request(), timeout=60) for _ in range(600)]
+    await asyncio.gather(*(call.read() for call in calls))
+    await bench.release(holder)
+    queues = await bench.wait_for(lambda queues: queues.queues[0].num_waiting == 599)
+    assert queues.queues[0].num_running == 1
+    for call in calls:
+        call.cancel()
