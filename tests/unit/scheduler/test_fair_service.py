@@ -25,7 +25,7 @@ class Load:
         )
         self.random = Random(7)
 
-    def flood(self, tenant, per_second=100, prompt=100, priority=Priority.INTERACTIVE):
+    def flood(self, tenant, per_second=40, prompt=100, priority=Priority.INTERACTIVE):
         """Sends at a fixed rate, whatever comes back."""
         for number in range(int(_MINUTE_S * per_second)):
             self.node.at(number / per_second, partial(self.send, tenant, prompt, priority))
@@ -59,7 +59,7 @@ def light_p99_s(*, with_flooder, priority=Priority.INTERACTIVE):
     load = Load()
     load.keep_asking("light", num_clients=1, pause_s=0.3)
     if with_flooder:
-        load.flood("flooder", priority=priority)
+        load.flood("flooder", per_second=100, priority=priority)
     load.node.run(_MINUTE_S)
     assert len(load.node.waits_s["light"]) >= 15
     return load.p99_s("light")
@@ -102,7 +102,7 @@ def test_two_light_tenants_hardly_notice_a_flooder_either_T15():
 
 def test_tenants_that_want_more_than_there_is_get_the_same_beside_a_flooder_T15():
     load = Load()
-    load.flood("flooder")
+    load.flood("flooder", per_second=100)
     for tenant in ("one", "two", "three"):
         load.keep_asking(tenant, num_clients=8)
     load.node.run(_MINUTE_S)
