@@ -13,11 +13,12 @@ from typing import Protocol
 from edgelora.errors import DataCorruptError
 from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.names import check_alias, check_description
-from services.adapter_store.registration import Registration, RegistrationDesk, Wish
+from services.adapter_store.registration import Registration, RegistrationDesk
 from services.adapter_store.registry.manifest import AdapterManifest, Blob
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import AdapterFiles, FileKind, UploadArea
 from services.adapter_store.usage import UsageLedger
+from services.adapter_store.wish import Wish
 from services.chassis.logs import get_logger
 
 OnProgress = Callable[[int, int], None]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from edgelora.errors import AdapterIncompatibleError, DataCorruptError
 from services.adapter_store.flash.blob_store import BlobStore
 from services.adapter_store.flash.tier import FlashTier
+from services.adapter_store.lower_ranks import lower_ranks
 from services.adapter_store.names import (
     Selection,
     adapter_not_found,
@@ -103,7 +105,10 @@ class AdapterLibrary:
             found.append((manifest, alias))
         asked = [manifest for manifest, _ in found]
         check_distinct([manifest.digest for manifest in asked])
-        served = asked if max_rank is None else self._lower_ranks(asked, max_rank)
+        served = asked
+        if max_rank is not None:
+            versions_of = partial(self._registry.versions, tenant_id)
+            served = lower_ranks(asked, max_rank, versions_of)
         now_s = self._boot_clock_s()
         resolved = [
             ResolvedSelection(
@@ -265,33 +270,6 @@ class AdapterLibrary:
         """Reads the registry and the blob directory; raises OSError or sqlite3.Error."""
         self._registry.num_adapters("")
         self._blobs.probe()
-
-    def _lower_ranks(
-        self, asked: Sequence[AdapterManifest], max_rank: int
-    ) -> list[AdapterManifest]:
-        """The adapters, with versions in the place of those above a rank."""
-        served: list[AdapterManifest] = []
-        taken = {manifest.digest for manifest in asked}
-        for manifest in asked:
-            version = self._version(manifest, max_rank)
-            # A request uses an adapter once: what it names itself, or has already, replaces none.
-            if version is None or version.digest in taken:
-                served.append(manifest)
-                continue
-            taken.add(version.digest)
-            served.append(version)
-        return served
-
-    def _version(self, manifest: AdapterManifest, max_rank: int) -> AdapterManifest | None:
-        """The best version of an adapter up to a rank; also one cut from the same original."""
-        if manifest.content.rank <= max_rank:
-            return None
-        original = manifest.version_of_digest or manifest.digest
-        for version in self._registry.versions(manifest.tenant_id, original):
-            content = version.content
-            if content.rank <= max_rank and content.base_digest == self._base.digest:
-                return version
-        return None
 
     def _find(
         self, tenant_id: str, reference: str, field: str

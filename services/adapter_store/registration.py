@@ -22,12 +22,13 @@ from services.adapter_store.registry.manifest import (
     Blob,
     ServingForm,
 )
-from services.adapter_store.registry.writer import AliasWish, RegistryWriter
+from services.adapter_store.registry.writer import RegistryWriter
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import AdapterFiles, storage_errors
 from services.adapter_store.verification.certificate import Certificate
 from services.adapter_store.verification.orders import KnownForm
 from services.adapter_store.verification.verifier import EncodedBlob, VerifiedAdapter, Verifier
+from services.adapter_store.wish import Wish
 from services.chassis.base_model import BaseModel
 
 _FORMS = {
@@ -37,17 +38,6 @@ _FORMS = {
 }
 """By the nominal bits of a level."""
 _BITS = {form: bits for bits, form in _FORMS.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a tenant wants of an adapter it brings."""
-
-    alias: AliasWish | None
-    description: str
-    """Empty: the card's."""
-    version_of_digest: str | None = None
-    """The tenant's adapter that this one is a lower-rank version of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from edgelora.errors import InvalidRequestError
 from edgelora.v1 import adapter_store_service_pb2 as pb
-from services.adapter_store.registration import Wish
 from services.adapter_store.registry.writer import AliasWish
 from services.adapter_store.upload import FileKind
+from services.adapter_store.wish import Wish
 
 _KINDS: dict[int, FileKind] = {
     pb.ADAPTER_FILE_CONFIG: "config",

@@ -26,7 +26,6 @@ from edgelora.errors import EdgeLoraError, ResourcePressureError
 from services.adapter_store.config import AdapterStoreConfig
 from services.adapter_store.flash.storage import REGISTRY_FILE, Storage, open_storage
 from services.adapter_store.names import Selection
-from services.adapter_store.registration import Wish
 from services.adapter_store.registry.manifest import AdapterContent
 from services.adapter_store.registry.schema import MIGRATIONS
 from services.adapter_store.registry.writer import AliasWish
@@ -37,6 +36,7 @@ from services.adapter_store.verification.certificate import Certificate, Encodin
 from services.adapter_store.verification.child_process import Payload, store_payload
 from services.adapter_store.verification.orders import KnownForm
 from services.adapter_store.verification.verifier import EncodedBlob, VerifiedAdapter, Verifier
+from services.adapter_store.wish import Wish
 from services.chassis.sealing import Sealer
 from tests.support.adapter_files import (
     TINY_LAYERS,
