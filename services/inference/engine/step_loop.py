@@ -75,7 +75,8 @@ class StepLoop:
         """Uses so much from the next step on."""
         self._scheduler.max_num_seqs = limits.max_num_seqs
         self._scheduler.max_prefill_tokens = limits.max_prefill_tokens
-        self._backend.set_num_threads(limits.num_threads)
+        if limits.num_threads != self._backend.num_threads:  # it wakes those that sleep
+            self._backend.set_num_threads(limits.num_threads)
 
     def step(self) -> bool:
         """Runs one step; False when there was nothing to run."""
