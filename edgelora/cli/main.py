@@ -31,6 +31,7 @@ _COMMANDS = {
     "doctor": ("edgelora.cli.doctor", "Say whether this machine can carry the load."),
     "model": ("edgelora.cli.model", "Prepare and list base models."),
     "train": ("edgelora.cli.train", "Fine-tune an adapter."),
+    "router": ("edgelora.cli.router", "Train and judge the router behind `auto`."),
     "bench": ("edgelora.cli.bench", "Run a benchmark."),
 }
 """Name -> (module with a click command of that name, its line in the help)."""
@@ -40,6 +41,7 @@ _OUR_ERRORS = (
     ("edgelora.cli.errors", "CliError"),
     ("edgelora.errors", "EdgeLoraError"),
     ("edgelora.local_stack.errors", "StackError"),
+    ("edgelora.routing.router_file", "RouterFileError"),
     ("edgelora.toolchain.errors", "ToolchainError"),
 )
 """Errors whose message is one line for people. Not imported here: a command that does not use a

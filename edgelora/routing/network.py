@@ -1,8 +1,10 @@
 """The router's network: a text becomes a vector, and each candidate a score.
 
 Words are means of n-gram embeddings; a convolution over three words at a time and pooling make the
-text's vector. A candidate is the vectors of its example prompts; two-layer MLPs score it, and the
-base model, which is always a choice. Float32 and numpy alone: serving needs no torch.
+text's vector. Beside what was learned stand the n-grams themselves, weighted by rarity, in which
+texts of a kind that training never saw can still be compared. A candidate is its example prompts,
+in both forms; two-layer MLPs score it, and the base model, which is always a choice. Float32 and
+numpy alone: serving needs no torch.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from edgelora.routing.features import text_features
+from edgelora.routing.features import TextFeatures, text_features
 
 Array = NDArray[np.float32]
 
 DEVICE_FEATURES = 6
 """Severity and whether it is unknown, of temperature, memory and battery."""
-COSINES = 2
-"""To the prototype, and to the nearest example."""
+COSINES = 3
+"""Of vectors to the prototype's, and to the nearest example's; of n-grams to the prototype's."""
 CONVOLUTION_WORDS = 3
 
 
@@ -45,6 +47,8 @@ class DeviceState:
 class Weights:
     """The parameters, float32. A linear layer is [inputs, outputs]."""
 
+    rarity: Array
+    """Of the n-grams in each bucket: the logarithm of 1 over their share of texts; [buckets]"""
     embedding: Array
     """[buckets, embedding]"""
     convolution: Array
@@ -56,7 +60,7 @@ class Weights:
     text_bias: Array
     """[width]"""
     candidate_hidden: Array
-    """[4 * width + COSINES + DEVICE_FEATURES + 1, hidden], inputs as in `candidate_inputs`"""
+    """[4 * width + COSINES + DEVICE_FEATURES + 1, hidden], inputs as in `_candidate_inputs`"""
     candidate_hidden_bias: Array
     candidate_output: Array
     """[hidden, 1]"""
@@ -90,7 +94,7 @@ class Weights:
             shapes[name][1] for name in ("text", "candidate_hidden", "base_hidden")
         )
         expected = {
-            "embedding": (shapes["embedding"][0], embedding),
+            "rarity": (shapes["embedding"][0],),
             "convolution": (CONVOLUTION_WORDS * embedding, channels),
             "convolution_bias": (channels,),
             "text": (embedding + 2 * channels, width),
@@ -110,9 +114,49 @@ class Weights:
                 raise ValueError(f"{name} holds a value that is not finite")
 
 
-def text_vector(weights: Weights, text: str) -> Array:
-    """The vector of a text, of length 1; float32 [width]."""
+@dataclass(frozen=True, slots=True)
+class NgramVector:
+    """A sparse vector of length 1 over the buckets."""
+
+    buckets: NDArray[np.int64]
+    """Ascending; [entries]"""
+    values: Array
+    """[entries]"""
+
+
+@dataclass(frozen=True, slots=True)
+class TextVector:
+    """A text as the network sees it."""
+
+    vector: Array
+    """Learned, of length 1; [width]"""
+    ngrams: NgramVector
+
+
+def text_vector(weights: Weights, text: str) -> TextVector:
+    """What the router makes of a text."""
     features = text_features(text, weights.num_buckets)
+    return TextVector(_vector(weights, features), ngram_vector(features, weights.rarity))
+
+
+def ngram_vector(features: TextFeatures, rarity: Array) -> NgramVector:
+    """The root of each n-gram's count times its rarity, scaled to length 1."""
+    counts = np.bincount(features.buckets, minlength=len(rarity))
+    buckets = np.flatnonzero(counts)
+    values = np.sqrt(counts[buckets]).astype(np.float32) * rarity[buckets]
+    return NgramVector(buckets, _unit(values))
+
+
+def mean_ngrams(vectors: Sequence[NgramVector], num_buckets: int) -> NgramVector:
+    """The mean of vectors, scaled to length 1."""
+    buckets = np.concatenate([one.buckets for one in vectors])
+    values = np.concatenate([one.values for one in vectors])
+    sums = np.bincount(buckets, values, num_buckets).astype(np.float32)
+    present = np.flatnonzero(sums)
+    return NgramVector(present, _unit(sums[present]))
+
+
+def _vector(weights: Weights, features: TextFeatures) -> Array:
     counts = np.diff(features.starts, append=len(features.buckets)).astype(np.float32)
     grams = np.take(weights.embedding, features.buckets, axis=0)
     words = np.add.reduceat(grams, features.starts) / counts[:, None]
@@ -125,9 +169,18 @@ def text_vector(weights: Weights, text: str) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Prototype:
-    """What a candidate is for: the vectors of its example prompts, float32 [examples, width]."""
+    """What a candidate is for: its example prompts."""
 
     examples: Array
+    """Their vectors, [examples, width]"""
+    ngrams: NgramVector
+    """Their mean"""
+
+    @classmethod
+    def of(cls, texts: Sequence[TextVector], num_buckets: int) -> Prototype:
+        """Puts examples together; at least one."""
+        examples = np.stack([one.vector for one in texts])
+        return cls(examples, mean_ngrams([one.ngrams for one in texts], num_buckets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,49 +188,35 @@ class PrototypeTable:
     """The prototypes of all candidates, side by side; built once for each set of candidates."""
 
     means: Array
-    """Mean of each candidate's examples, of length 1; [candidates, width]"""
+    """Mean of each candidate's example vectors, of length 1; [candidates, width]"""
     examples: Array
     """[all examples, width]"""
     starts: NDArray[np.int64]
     """Where each candidate's examples begin; [candidates]"""
+    ngrams: Array
+    """[buckets, candidates]: a text touches few of the rows"""
 
     @classmethod
-    def of(cls, prototypes: Sequence[Prototype], width: int) -> PrototypeTable:
+    def of(cls, prototypes: Sequence[Prototype], weights: Weights) -> PrototypeTable:
         """Stacks the prototypes in their order."""
-        if not prototypes:
-            return cls(np.empty((0, width), np.float32), np.empty((0, width), np.float32), _NONE)
-        means = np.stack([_unit(one.examples.mean(0)) for one in prototypes])
+        ngrams = np.zeros((weights.num_buckets, len(prototypes)), np.float32)
+        for column, one in enumerate(prototypes):
+            ngrams[one.ngrams.buckets, column] = one.ngrams.values
+        none = np.empty((0, weights.width), np.float32)
         counts = [len(one.examples) for one in prototypes]
-        starts = np.cumsum([0, *counts[:-1]])
-        return cls(means, np.concatenate([one.examples for one in prototypes]), starts)
-
-
-def candidate_inputs(
-    vector: Array, table: PrototypeTable, device: Array, resident: NDArray[np.bool_]
-) -> Array:
-    """What the MLP sees of each candidate; float32 [candidates, inputs]: text, prototype, product,
-    absolute difference, cosines, device, whether a worker holds it."""
-    count = len(table.means)
-    texts = np.broadcast_to(vector, table.means.shape)
-    nearest = np.maximum.reduceat(table.examples @ vector, table.starts)
-    return np.concatenate(
-        [
-            texts,
-            table.means,
-            texts * table.means,
-            np.abs(texts - table.means),
-            (table.means @ vector)[:, None],
-            nearest[:, None],
-            np.broadcast_to(device, (count, DEVICE_FEATURES)),
-            resident.astype(np.float32)[:, None],
-        ],
-        axis=1,
-    )
+        return cls(
+            means=np.array([_unit(one.examples.mean(0)) for one in prototypes]).reshape(
+                -1, weights.width
+            ),
+            examples=np.concatenate([none, *(one.examples for one in prototypes)]),
+            starts=np.cumsum([0, *counts])[:-1],
+            ngrams=ngrams,
+        )
 
 
 def candidate_scores(
     weights: Weights,
-    vector: Array,
+    text: TextVector,
     table: PrototypeTable,
     device: Array,
     resident: NDArray[np.bool_],
@@ -185,22 +224,42 @@ def candidate_scores(
     """The score of each candidate; float32 [candidates]."""
     if not len(table.means):
         return np.empty(0, np.float32)
-    inputs = candidate_inputs(vector, table, device, resident)
+    inputs = _candidate_inputs(text, table, device, resident)
     hidden = np.maximum(inputs @ weights.candidate_hidden + weights.candidate_hidden_bias, 0)
     scores: Array = (hidden @ weights.candidate_output)[:, 0]
     return scores
 
 
-def base_score(weights: Weights, vector: Array, device: Array) -> float:
+def base_score(weights: Weights, text: TextVector, device: Array) -> float:
     """The score of the base model without an adapter."""
-    inputs = np.concatenate([vector, device])
+    inputs = np.concatenate([text.vector, device])
     hidden = np.maximum(inputs @ weights.base_hidden + weights.base_hidden_bias, 0)
     return float((hidden @ weights.base_output + weights.base_output_bias)[0])
+
+
+def _candidate_inputs(
+    text: TextVector, table: PrototypeTable, device: Array, resident: NDArray[np.bool_]
+) -> Array:
+    """What the MLP sees of each candidate; float32 [candidates, inputs]: text, prototype, product,
+    absolute difference, cosines, device, whether a worker holds it."""
+    vectors = np.broadcast_to(text.vector, table.means.shape)
+    nearest = np.maximum.reduceat(table.examples @ text.vector, table.starts)
+    return np.concatenate(
+        [
+            vectors,
+            table.means,
+            vectors * table.means,
+            np.abs(vectors - table.means),
+            (table.means @ text.vector)[:, None],
+            nearest[:, None],
+            (text.ngrams.values @ table.ngrams[text.ngrams.buckets])[:, None],
+            np.broadcast_to(device, (len(table.means), DEVICE_FEATURES)),
+            resident.astype(np.float32)[:, None],
+        ],
+        axis=1,
+    )
 
 
 def _unit(vector: Array) -> Array:
     # The floor keeps the zero vector what it is.
     return vector / np.float32(max(float(np.linalg.norm(vector)), 1e-6))
-
-
-_NONE: NDArray[np.int64] = np.empty(0, np.int64)

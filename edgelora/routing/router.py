@@ -14,6 +14,7 @@ from edgelora.routing.network import (
     DeviceState,
     Prototype,
     PrototypeTable,
+    TextVector,
     base_score,
     candidate_scores,
     text_vector,
@@ -43,13 +44,8 @@ class Router:
         with as_file(files(__package__) / DEFAULT_FILE) as path:
             return cls.load(path)
 
-    @property
-    def width(self) -> int:
-        """Length of a text's vector."""
-        return self._weights.width
-
-    def embed(self, text: str) -> Array:
-        """The vector of a text, of which the first 4096 characters count; float32 [width]."""
+    def embed(self, text: str) -> TextVector:
+        """What the network makes of a text, of which the first 4096 characters count."""
         return text_vector(self._weights, text)
 
     def prototype(self, description: str, examples: Sequence[str]) -> Prototype:
@@ -60,20 +56,20 @@ class Router:
         texts = [text for text in (description, *examples) if text.strip()]
         if not texts:
             raise ValueError("a prototype needs a description or an example prompt")
-        return Prototype(np.stack([self.embed(text) for text in texts]))
+        return Prototype.of([self.embed(text) for text in texts], self._weights.num_buckets)
 
     def table(self, prototypes: Sequence[Prototype]) -> PrototypeTable:
         """Puts prototypes side by side for `scores`; keep it while candidates are the same."""
-        return PrototypeTable.of(prototypes, self.width)
+        return PrototypeTable.of(prototypes, self._weights)
 
     def scores(
         self,
-        vector: Array,
+        text: TextVector,
         table: PrototypeTable,
         device: DeviceState,
         resident: NDArray[np.bool_] | Sequence[bool],
     ) -> Array:
-        """How well each choice suits a text's vector; float32 [candidates + 1], the base last.
+        """How well each choice suits a text; float32 [candidates + 1], the base last.
 
         Their softmax are the shares of a mix.
 
@@ -84,5 +80,5 @@ class Router:
         held = np.asarray(resident, np.bool_)
         if held.shape != (len(table.means),):
             raise ValueError(f"resident has the shape {held.shape}, one flag a candidate is needed")
-        base = np.float32(base_score(self._weights, vector, state))
-        return np.append(candidate_scores(self._weights, vector, table, state, held), base)
+        base = np.float32(base_score(self._weights, text, state))
+        return np.append(candidate_scores(self._weights, text, table, state, held), base)

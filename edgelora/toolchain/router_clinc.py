@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from edgelora.toolchain.chat_data import Conversation, read_conversations, write_conversations
+from edgelora.toolchain.chat_data import Conversation, write_conversations
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.prepare import DEFAULT_NAME
 from edgelora.toolchain.published_directory import published_directory
@@ -46,50 +46,58 @@ def read_splits(place: Path) -> tuple[dict[str, list[list[str]]], dict[str, list
     return splits, domains
 
 
-def write_data(place: Path, output: Path) -> list[str]:
-    """Writes `output/data`: for each domain adapter.jsonl, router.jsonl and test.jsonl, and the
-    out-of-scope texts, one a line; returns the domains. The same files every time."""
-    splits, domains = read_splits(place)
-    for domain, intents in domains.items():
-        for_adapter: list[Conversation] = []
-        for_router: list[Conversation] = []
-        order = random.Random(domain)  # noqa: S311 - shuffling, no secret
-        for intent in intents:
-            rows = [_conversation(text, of) for text, of in splits["train"] if of == intent]
-            order.shuffle(rows)
-            for_adapter += rows[:ADAPTER_EXAMPLES]
-            for_router += rows[ADAPTER_EXAMPLES:]
-        test = [_conversation(text, of) for text, of in splits["test"] if of in intents]
-        for rows in (for_adapter, for_router, test):
-            order.shuffle(rows)
-        directory = output / "data" / domain
-        directory.mkdir(parents=True, exist_ok=True)
-        write_conversations(directory / "adapter.jsonl", for_adapter)
-        write_conversations(directory / "router.jsonl", for_router)
-        write_conversations(directory / "test.jsonl", test)
+def domain_data(
+    rows: dict[str, list[list[str]]], intents: list[str], seed: str
+) -> dict[str, list[Conversation]]:
+    """File name -> conversations of one domain: for the adapter, for the router, and to test both.
+
+    The same every time.
+    """
+    order = random.Random(seed)  # noqa: S311 - shuffling, no secret
+    files: dict[str, list[Conversation]] = {"adapter": [], "train": []}
+    for intent in intents:
+        of_intent = [_conversation(text, of) for text, of in rows["train"] if of == intent]
+        order.shuffle(of_intent)
+        files["adapter"] += of_intent[:ADAPTER_EXAMPLES]
+        files["train"] += of_intent[ADAPTER_EXAMPLES:]
+    files["test"] = [_conversation(text, of) for text, of in rows["test"] if of in intents]
+    for conversations in files.values():
+        order.shuffle(conversations)
+    return files
+
+
+def write_out_of_scope(rows: dict[str, list[list[str]]], output: Path) -> None:
+    """Writes the texts that belong to no domain, one a line."""
+    output.mkdir(parents=True, exist_ok=True)
     for name, parts in (("train", ("oos_train", "oos_val")), ("test", ("oos_test",))):
-        texts = [text for part in parts for text, _ in splits[part]]
-        path = output / "data" / f"out-of-scope-{name}.txt"
-        path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-    return list(domains)
+        texts = "".join(f"{text}\n" for part in parts for text, _ in rows[part])
+        (output / f"out-of-scope-{name}.txt").write_text(texts, encoding="utf-8")
 
 
-def train_domain(domain: str, model_directory: Path, output: Path, threads: int | None) -> None:
-    """Trains the adapter of one domain into `output/adapters`, with its card; kept when there."""
+def train_domain(
+    domain: str,
+    files: dict[str, list[Conversation]],
+    model_directory: Path,
+    target: Path,
+    threads: int | None,
+) -> None:
+    """Trains the adapter of one domain into `target`, with its card and all data."""
     # Imported only now, so that wrong usage does not load torch.
     from edgelora.toolchain.train import TrainingJob, train_into
 
-    target = output / "adapters" / domain
-    if target.exists():
-        return
-    data = output / "data" / domain / "adapter.jsonl"
     description = f"Names the intent of an utterance about {domain.replace('_', ' ')}."
-    job = TrainingJob(
-        name=domain, model_directory=model_directory, train_file=data, description=description
-    )
     with published_directory(target) as directory:
+        (directory / "data").mkdir()
+        for name, conversations in files.items():
+            write_conversations(directory / "data" / f"{name}.jsonl", conversations)
+        job = TrainingJob(
+            name=domain,
+            model_directory=model_directory,
+            train_file=directory / "data" / "adapter.jsonl",
+            description=description,
+        )
         train_into(job, replace(OPTIONS, threads=threads), directory)
-        write_routing_card(directory, description, read_conversations(data))
+        write_routing_card(directory, description, files["adapter"])
 
 
 def main() -> int:
@@ -108,12 +116,16 @@ def main() -> int:
         if not place:
             raise ToolchainError(f"{PLACE_VARIABLE} is not set: point it to the data set")
         output = arguments.home / "router-clinc"
-        domains = write_data(Path(place), output)
-        for number, domain in enumerate(domains, start=1):
+        rows, domains = read_splits(Path(place))
+        write_out_of_scope(rows, output)
+        for number, (domain, intents) in enumerate(domains.items(), start=1):
+            target = output / "adapters" / domain
+            if target.exists():
+                continue
             console.print(f"Adapter {domain}, {number} of {len(domains)}", highlight=False)
-            train_domain(
-                domain, arguments.home / "models" / arguments.model, output, arguments.threads
-            )
+            files = domain_data(rows, intents, domain)
+            model = arguments.home / "models" / arguments.model
+            train_domain(domain, files, model, target, arguments.threads)
     except ToolchainError as error:
         console.print(f"router_clinc: {error}", highlight=False)
         return 1
