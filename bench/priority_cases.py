@@ -165,7 +165,7 @@ class CaseRunner:
                 client=placed.client,
                 adapter=placed.alias,
                 prompt=self._writer.write(_SHORT[0], f"{self._seed} flood {one.index}"),
-                num_output_tokens=_SHORT[0],
+                num_output_tokens=_LONG[1],  # so that no node keeps up
             )
             return await send_request(request, scheduled_s)
 
