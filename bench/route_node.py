@@ -24,8 +24,9 @@ from services.chassis.base_model import BaseModel
 RANK = 16
 FLASH_PER_SLOT = 2
 """Adapters that flash holds for each slot, where they come from a remote."""
-Placement = Literal["flash", "remote"]
-"""Where an adapter is that is in no slot: on flash, or for most of them at a remote."""
+Placement = Literal["flash", "remote, encoded form", "remote"]
+"""Where an adapter is that is in no slot: on flash, or for most of them at a remote, in a package
+with or without its encoded form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ async def route_node(
             "EDGELORA_INFERENCE_PREFIX_CACHING": "false",
         }
         site = None
-        if placement == "remote":
+        if placement != "flash":
             site = await stack.enter_async_context(package_site(root))
             bytes_each = await flash_bytes(directories[0], options, root)
             settings |= {
@@ -92,7 +93,8 @@ async def route_node(
             if number % 8 == 0:
                 options.progress(f"adapters at hand, {number} of {len(cards)}")
             alias = f"{card.group}-{number}"
-            digests.append(await _place(client, directory, alias, site, model))
+            encoded_for = model if placement == "remote, encoded form" else None
+            digests.append(await _place(client, directory, alias, site, encoded_for))
         yield RouteNode(client=client, cards=cards, digests=digests, router_file=router_file)
 
 
@@ -116,11 +118,11 @@ async def _place(
     directory: Path,
     alias: str,
     site: PackageSite | None,
-    model: BaseModel,
+    encoded_for: BaseModel | None,
 ) -> str:
     if site is None:
         registered = await client.register_adapter(directory, alias=alias)
     else:
-        package = await asyncio.to_thread(site.publish, directory, alias, model)
+        package = await asyncio.to_thread(site.publish, directory, alias, encoded_for)
         registered = await client.install_adapter(package, alias=alias)
     return registered.adapter.digest

@@ -5,8 +5,8 @@ stack with eight times as many adapters as slots: versions of the demo domains, 
 another, eight for each slot's domain, so that one of a domain is often resident when another one
 would be the best. Their weights are drawn at random (rank 16, all linear modules), for what an
 adapter was trained on does not change how long it takes to load; their cards are halves of the demo
-adapters' cards. All of them lie on flash, or they come from a static HTTP server as packages with
-their encoded form, and flash holds a quarter of them.
+adapters' cards. All of them lie on flash; or they come from a static HTTP server beside it, as
+packages with their encoded form or without, and flash holds a quarter of them.
 
 Closed loop: so many clients, each sends its next request when it has its answer. All requests are
 `auto`, held-out prompts of the domains in equal parts, one adapter a request (ROUTER_TOP_K 1). The
@@ -47,7 +47,7 @@ _AWARE, _ALWAYS = "resident where nearly as good", "always the best"
 _MAX_DECISION_MS = 5.0
 _MIN_SPEED_UP = 2.0
 _VERSIONS = 8
-_CLIENTS = 16
+_CLIENTS = 4
 _RELOAD_S = 1.2
 """The scheduler looks at the router's file once a second."""
 
@@ -69,16 +69,16 @@ _QUICK = _Plan(
     placements=("remote",),
     num_groups=2,
     num_traces=2,
-    num_requests=32,
+    num_requests=24,
     output_tokens=8,
 )
 _WHOLE = _Plan(
     num_decisions=5000,
-    placements=("flash", "remote"),
+    placements=("flash", "remote, encoded form", "remote"),
     num_groups=4,
     num_traces=4,
-    num_requests=160,
-    output_tokens=16,
+    num_requests=96,
+    output_tokens=8,
 )
 
 
