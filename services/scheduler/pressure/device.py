@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 from dataclasses import dataclass, replace
 
 from edgelora.v1 import monitor_service_pb2 as pb
@@ -19,6 +18,8 @@ class PressureLevel(enum.IntEnum):
 
 
 _LEVELS = frozenset(level.value for level in PressureLevel)
+_LARGEST_READING = 1000.0
+"""Far above every unit's range, small enough for a sentence."""
 
 
 class Dimension(enum.StrEnum):
@@ -85,10 +86,12 @@ class DeviceState:
 
 def _dimension(message: pb.DimensionPressure, now_s: float) -> DimensionState:
     level = int(message.level)
-    has_reading = message.HasField("reading") and math.isfinite(message.reading)
+    has_reading = message.HasField("reading") and abs(message.reading) <= _LARGEST_READING
+    # Nothing has held since before the boot, and nothing begins tomorrow.
+    held_s = min(max(0.0, message.held.ToNanoseconds() / 1e9), now_s)
     return DimensionState(
         level=PressureLevel(level) if level in _LEVELS else PressureLevel.UNKNOWN,
-        since_s=now_s - message.held.ToNanoseconds() / 1e9,
+        since_s=now_s - held_s,
         reading=message.reading if has_reading else None,
         sensor=message.sensor,
     )

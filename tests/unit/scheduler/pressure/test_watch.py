@@ -6,11 +6,15 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
 from edgelora.v1 import monitor_service_pb2 as pb
 from services.chassis.sealing import boot_clock_s
 from services.scheduler.pressure.device import DeviceState, Dimension, PressureLevel
+from services.scheduler.pressure.messages import restriction_message
+from services.scheduler.pressure.policy import restrict
 from services.scheduler.pressure.watch import MonitorWatch
+from tests.support.pressures import make_settings
 from tests.support.standin_monitor import StandinMonitor, host_monitor
 
 UNKNOWN, NORMAL, ELEVATED, CRITICAL = PressureLevel
@@ -107,3 +111,21 @@ def test_what_is_missing_or_strange_is_unknown():
     assert state.temperature.level is UNKNOWN
     assert state.memory.level is UNKNOWN
     assert (state.battery.level, state.battery.reading) == (NORMAL, None)
+
+
+@pytest.mark.parametrize("held_s", [2**63 - 1, -(2**63), 10**6, -10])
+@pytest.mark.parametrize("reading", [float("inf"), -1e300, 1e300])
+def test_an_absurd_past_or_reading_still_makes_a_sentence(held_s, reading):
+    heat = pb.DimensionPressure(
+        level=pb.PressureLevel.PRESSURE_LEVEL_CRITICAL,
+        held=Duration(seconds=held_s),
+        reading=reading,
+    )
+    now_s = 5.0
+    state = DeviceState.from_message(pb.DevicePressure(temperature=heat), now_s)
+    assert 0.0 <= state.temperature.since_s <= now_s
+    restriction = restrict(state, make_settings()).active[0]
+    message = restriction_message(restriction, now_s)
+    assert message.rule == "temperature_critical"
+    assert message.held.ToSeconds() <= now_s
+    assert message.explanation.startswith("temperature critical for ")
