@@ -77,8 +77,13 @@ async def main(environ: Mapping[str, str]) -> None:
             running.append(group.create_task(termux.run()))
         stopping = group.create_task(host.wait_for_stop())
         first_sample = group.create_task(sampler.has_sampled.wait())
-        await asyncio.wait([first_sample, stopping], return_when=asyncio.FIRST_COMPLETED)
-        await host.set_ready(first_sample.done())
+        # A sensor that hangs from the start leaves all unknown, and keeps nothing from starting.
+        await asyncio.wait(
+            [first_sample, stopping],
+            timeout=config.hold_s,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        await host.set_ready(not stopping.done())
         await stopping
         board.close()
         for task in (*running, first_sample):

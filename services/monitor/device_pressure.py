@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from services.monitor import readings
 from services.monitor.dimension import Dimension, DimensionState
 from services.monitor.pressure import PressureLevel, Reading, SourcePressure, Thresholds
-from services.monitor.sample import DeviceSample, ReportedReadings
+from services.monitor.sample import DeviceSample, ReportedReadings, ZoneRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,7 @@ class DevicePressure:
     Temperature and battery come from the device's own sensors and from every outside source that
     ever told them: the worst counts. A source that told and does not any more is unknown until it
     is withdrawn; the device's own sensors are not waited for when they never told and others do.
+    Where the processor's sensor told and does not any more, others can only raise the level.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class DevicePressure:
         self._temperature, self._memory, self._battery = (Dimension(now_s) for _ in range(3))
         self._temperatures = {"": SourcePressure(thresholds.temperature)}
         self._batteries = {"": SourcePressure(thresholds.battery)}
+        self._has_processor_sensor = False
         self._memory_share = SourcePressure(thresholds.memory)
         self._memory_stall = SourcePressure(thresholds.memory_stall)
 
@@ -74,7 +76,7 @@ class DevicePressure:
         limits = self._thresholds
         temperatures = _told(
             self._temperatures,
-            readings.temperature(sample, limits.temperature),
+            self._own_temperature(sample),
             reports,
             self._reported_temperature,
             now_s,
@@ -89,7 +91,7 @@ class DevicePressure:
         self._memory_share.update(readings.memory(sample), now_s)
         self._memory_stall.update(readings.memory_stall(sample), now_s)
         self._temperature.update(temperatures, now_s)
-        self._memory.update([self._memory_share, *self._stall_that_tells()], now_s)
+        self._memory.update([self._memory_share, *self._stall_that_told()], now_s)
         self._battery.update(batteries, now_s)
         return self.current
 
@@ -102,9 +104,16 @@ class DevicePressure:
             battery=self._battery.state,
         )
 
-    def _stall_that_tells(self) -> list[SourcePressure]:
-        """Stalls only raise the level: many kernels do not count them."""
-        return [self._memory_stall] if self._memory_stall.reading else []
+    def _stall_that_told(self) -> list[SourcePressure]:
+        """Many kernels do not count stalls: what never told of them is not waited for."""
+        return [self._memory_stall] if self._memory_stall.last_sensor else []
+
+    def _own_temperature(self, sample: DeviceSample) -> Reading | None:
+        """From the moment the processor's sensor has told, no other one says that all is calm."""
+        tells = any(zone.role is ZoneRole.PROCESSOR for zone in sample.thermal_zones)
+        self._has_processor_sensor |= tells
+        is_lost = self._has_processor_sensor and not tells
+        return readings.temperature(sample, self._thresholds.temperature, is_processor_lost=is_lost)
 
     def _reported_temperature(self, source: str, told: ReportedReadings) -> Reading | None:
         counting = {

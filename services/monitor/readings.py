@@ -19,8 +19,13 @@ _RESTING = {
 }
 
 
-def temperature(sample: DeviceSample, thresholds: Thresholds) -> Reading | None:
-    """The worst zone that counts; one at its own emergency trip point is judged as critical."""
+def temperature(
+    sample: DeviceSample, thresholds: Thresholds, *, is_processor_lost: bool = False
+) -> Reading | None:
+    """The worst zone that counts; one at its own emergency trip point is judged as critical.
+
+    Where the processor's sensor is lost, the others tell of heat, and of nothing else.
+    """
 
     def judged(zone: ThermalZone) -> float:
         celsius = zone.temperature_celsius
@@ -29,11 +34,16 @@ def temperature(sample: DeviceSample, thresholds: Thresholds) -> Reading | None:
     worst = max(sample.processor_zones, key=judged, default=None)
     if worst is None:
         return None
+    is_calm = not thresholds.is_reached(judged(worst), thresholds.elevated)
+    if is_processor_lost and is_calm:
+        detail = "and the processor's sensor gives no reading any more"
+    else:
+        detail = "at the hardware's own emergency limit" if _is_tripped(worst) else ""
     return Reading(
         sensor=worst.name,
-        judged=judged(worst),
+        judged=None if is_processor_lost and is_calm else judged(worst),
         shown=worst.temperature_celsius,
-        detail="at the hardware's own emergency limit" if _is_tripped(worst) else "",
+        detail=detail,
     )
 
 

@@ -11,6 +11,9 @@ from services.monitor.probes.sensor_files import SensorFiles
 _V2 = "sys/fs/cgroup"
 _V1 = "sys/fs/cgroup/memory"
 _NO_LIMIT_BYTES = 2**60
+_MAX_DIGITS = len(str(_NO_LIMIT_BYTES))
+"""Of a number of bytes: one with more is not plausible, and may be too long to be read."""
+_KIB = rf"\d{{1,{_MAX_DIGITS - 3}}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,34 +31,47 @@ class MemoryProbe:
         self._files = files
 
     def read(self) -> Memory:
-        """Returns whichever of device and cgroups has the smallest share left."""
+        """Returns whichever of device and cgroups has the smallest share left.
+
+        Where a cgroup has a limit and does not say how much it uses, nothing is known.
+        """
         device = self._device()
         if device.total_bytes is None or device.available_bytes is None:
             return device
-        known = [(device.total_bytes, device.available_bytes), *self._cgroups(device.total_bytes)]
+        known = [(device.total_bytes, device.available_bytes)]
+        for limit, available in self._cgroups(device.total_bytes):
+            if available is None:
+                return Memory()
+            known.append((limit, available))
         total, available = min(known, key=lambda memory: memory[1] / memory[0])
         return Memory(total_bytes=total, available_bytes=available)
 
     def _device(self) -> Memory:
-        fields = dict(
-            re.findall(r"^(\w+):\s+(\d+) kB$", self._files.text("proc/meminfo") or "", re.MULTILINE)
-        )
+        text = self._files.text("proc/meminfo") or ""
+        fields = dict(re.findall(rf"^(\w+):\s+({_KIB}) kB$", text, re.MULTILINE))
         total_kib = int(fields.get("MemTotal", 0))
-        available_kib = fields.get("MemAvailable")
+        available_kib = int(fields["MemAvailable"]) if "MemAvailable" in fields else None
+        if available_kib is not None and available_kib > total_kib:
+            self._files.warn("proc/meminfo", "more is available than there is")
+            available_kib = None
         return Memory(
             total_bytes=total_kib * 1024 or None,
-            available_bytes=None if available_kib is None else int(available_kib) * 1024,
+            available_bytes=None if available_kib is None else available_kib * 1024,
         )
 
-    def _cgroups(self, device_bytes: int) -> Iterator[tuple[int, int]]:
+    def _cgroups(self, device_bytes: int) -> Iterator[tuple[int, int | None]]:
+        """Limit and what is left of it, None for unknown, of each that is tighter."""
         for directory, limit_file, usage_file, cache_name in self._cgroup_files():
             limit = self._bytes(f"{directory}/{limit_file}")
+            if limit is None or not 0 < limit < device_bytes:
+                continue
             usage = self._bytes(f"{directory}/{usage_file}")
-            if limit is None or usage is None or not 0 < limit < device_bytes:
+            if usage is None:
+                yield limit, None
                 continue
             stat = self._files.text(f"{directory}/memory.stat") or ""
             # File pages that nobody used lately are given back before anything is refused.
-            cached = re.search(rf"^{cache_name} (\d+)$", stat, re.MULTILINE)
+            cached = re.search(rf"^{cache_name} (\d{{1,{_MAX_DIGITS}}})$", stat, re.MULTILINE)
             in_use = usage - (int(cached[1]) if cached else 0)
             yield limit, min(limit, max(0, limit - in_use))
 
@@ -77,9 +93,9 @@ class MemoryProbe:
 
     def _bytes(self, sensor: str) -> int | None:
         text = self._files.text(sensor)
-        if text is None or not text.isdecimal() or int(text) >= _NO_LIMIT_BYTES:
+        if text is None or not text.isdecimal() or len(text) > _MAX_DIGITS:
             return None
-        return int(text)
+        return int(text) if int(text) < _NO_LIMIT_BYTES else None
 
 
 def _ancestors(root: str, path: str) -> Iterator[str]:

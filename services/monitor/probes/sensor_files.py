@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +15,16 @@ _WARNING_INTERVAL_S = 60.0
 
 
 def read_text(path: Path) -> str:
-    """Returns a file's text. Raises OSError."""
-    with path.open("rb") as file:
-        return file.read(_MAX_FILE_BYTES).decode(errors="replace")
+    """Returns the text of a file's beginning. Raises OSError.
+
+    A pipe in the place of a file is read as far as it is filled, and never waited for.
+    """
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        return (file.read(_MAX_FILE_BYTES) or b"").decode(errors="replace")
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def log_unreadable(sensor: str, cause: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -86,6 +87,10 @@ class MonitorBench:
         sealed = seal_device_report(sealer or Sealer(KEY.encode()), report)
         with translate_errors():
             await self.stub.ReportReadings(pb.ReportReadingsRequest(report=sealed), timeout=10)
+
+    def hang(self) -> None:
+        """Lets the next sample never end: the pipe has no writer."""
+        os.mkfifo(self.run_directory / "hanging.pid")
 
     def watch(self) -> PressureWatch:
         return PressureWatch(self.stub.WatchPressure(pb.WatchPressureRequest()))

@@ -114,18 +114,40 @@ async def test_battery_and_memory_run_out(bench):
 
 
 async def test_a_sensor_that_hangs_makes_all_unknown_and_does_not_keep_the_monitor_alive(bench):
+    bench.sysfs.add_zone(0, "cpu-thermal", 30000)
+    bench.sysfs.set_memory(total_kib=1000, available_kib=900)
+    await bench.start()
+    watch = bench.watch()
+    await watch.until(temperature=NORMAL, memory=NORMAL)
+    bench.hang()
+    await watch.until(temperature=UNKNOWN, memory=UNKNOWN)
+    snapshot = await bench.wait_for(lambda snapshot: not snapshot.HasField("memory_total_bytes"))
+    assert snapshot.age.ToMilliseconds() >= 500
+    assert await asyncio.to_thread(bench.process.stop) == 0
+
+
+async def test_a_sensor_that_hangs_from_the_start_keeps_nothing_from_starting(bench):
+    bench.sysfs.add_zone(0, "cpu-thermal", 30000)
+    bench.hang()
+    await bench.start()
+    await bench.watch().until(temperature=UNKNOWN, memory=UNKNOWN, battery=UNKNOWN)
+    with pytest.raises(grpc.aio.AioRpcError, match="no sample has been taken yet"):
+        await bench.snapshot()
+    assert await asyncio.to_thread(bench.process.stop) == 0
+
+
+async def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(bench):
     temp = bench.sysfs.add_zone(0, "cpu-thermal", 30000)
     bench.sysfs.set_memory(total_kib=1000, available_kib=900)
     await bench.start()
     watch = bench.watch()
     await watch.until(temperature=NORMAL, memory=NORMAL)
     path = bench.sysfs.root / temp
-    os.mkfifo(path.with_name("hanging"))
-    path.with_name("hanging").rename(path)
-    await watch.until(temperature=UNKNOWN, memory=UNKNOWN)
-    snapshot = await bench.wait_for(lambda snapshot: not snapshot.HasField("memory_total_bytes"))
-    assert snapshot.age.ToMilliseconds() >= 500
-    assert await asyncio.to_thread(bench.process.stop) == 0
+    os.mkfifo(path.with_name("pipe"))
+    path.with_name("pipe").rename(path)
+    await watch.until(temperature=UNKNOWN, memory=NORMAL)
+    bench.sysfs.write(temp, 47000)
+    await watch.until(temperature=ELEVATED, memory=NORMAL)
 
 
 async def test_stopping_ends_open_watches(bench):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from services.monitor.config import MonitorConfig
 from services.monitor.device_pressure import DevicePressure
+from services.monitor.explanation import explain
 from services.monitor.pressure import PressureLevel
 from services.monitor.sample import (
     BatteryState,
@@ -127,6 +128,40 @@ def test_a_sensor_that_told_and_is_gone_makes_unknown_whatever_else_is_calm_F06(
     state = pressure(DeviceSample(), cabin(20.0)).temperature
     assert (state.level.name, state.sensor) == ("UNKNOWN", "cpu")
     assert pressure(DeviceSample(), cabin(62.0)).temperature.level.name == "CRITICAL"
+
+
+def test_no_other_sensor_stands_in_for_a_processors_that_is_lost_F06(pressure):
+    """At 61 °C the sensor goes; the board's and a graphics processor's are cool."""
+    pressure(heat(61.0))
+    cool = DeviceSample(
+        thermal_zones=[
+            *heat(30.0, name="acpitz", role=ZoneRole.FALLBACK).thermal_zones,
+            *heat(35.0, name="gpu0", role=ZoneRole.BESIDE).thermal_zones,
+        ]
+    )
+    for _ in range(30):
+        assert pressure(cool).temperature.level.name == "UNKNOWN"
+    said = explain("temperature", pressure(cool).temperature, 0.0)
+    assert "the processor's sensor gives no reading any more" in said
+    hot = heat(46.0, name="gpu0", role=ZoneRole.BESIDE)
+    assert pressure(hot).temperature.level.name == "CRITICAL"  # it was, and is not calm
+    assert pressure(heat(30.0)).temperature.level.name == "CRITICAL"
+    for _ in range(11):
+        state = pressure(heat(30.0)).temperature
+    assert state.level.name == "NORMAL"
+
+
+@pytest.mark.parametrize("role", [ZoneRole.FALLBACK, ZoneRole.BESIDE])
+def test_another_sensor_does_where_the_processors_never_told(pressure, role):
+    assert pressure(heat(30.0, role=role)).temperature.level.name == "NORMAL"
+
+
+def test_stalls_that_were_told_and_are_not_any_more_are_unknown_F06(pressure):
+    assert pressure(memory(0.5, stall=0.45)).memory.level.name == "CRITICAL"
+    for _ in range(30):
+        state = pressure(memory(0.5)).memory
+        assert (state.level.name, state.sensor) == ("UNKNOWN", "memory_stall")
+    assert pressure(memory(0.9)).memory.level.name == "CRITICAL"
 
 
 def test_a_source_that_leaves_out_what_it_told_is_unknown_until_it_is_withdrawn(pressure):

@@ -6,6 +6,7 @@ from collections import namedtuple
 
 import pytest
 
+from services.monitor.messages import device_snapshot
 from services.monitor.probes.processor import UtilisationProbe
 
 GIB = 2**30
@@ -89,6 +90,41 @@ def test_no_limit_is_written_in_many_ways(device, sysfs):
     sysfs.write("sys/fs/cgroup/memory/memory.usage_in_bytes", GIB)
     sysfs.write("sys/fs/cgroup/memory.max", "max")
     assert device.sample().memory_total_bytes == GIB
+
+
+@pytest.mark.parametrize("usage", [None, "", "many", -1, "9" * 5000, 2**63])
+def test_a_container_that_does_not_say_what_it_uses_is_unknown_and_not_the_host(
+    device, sysfs, usage
+):
+    sysfs.set_memory(total_kib=16 * 2**20, available_kib=12 * 2**20)
+    sysfs.write("proc/self/cgroup", "0::/box")
+    sysfs.write("sys/fs/cgroup/box/memory.max", GIB)
+    if usage is not None:
+        sysfs.write("sys/fs/cgroup/box/memory.current", usage)
+    assert device.sample().memory_used_share is None
+
+
+@pytest.mark.parametrize(
+    ("total", "available"),
+    [("9" * 5000, 5), (1000, "9" * 5000), (10**25, 5), (1000, 10**25), (1000, 1001), (0, 0)],
+)
+def test_absurd_memory_is_unknown_and_hides_nothing_else(device, sysfs, total, available):
+    sysfs.add_zone(0, "cpu-thermal", 41000)
+    sysfs.write("proc/meminfo", f"MemTotal: {total} kB\nMemAvailable: {available} kB")
+    sample = device.sample()
+    assert (sample.memory_used_share, sample.temperature_celsius) == (None, 41.0)
+    device_snapshot(sample, num_cores=1, reporting_sources=[])  # fits the message
+
+
+def test_an_absurd_limit_is_none_and_an_absurd_cache_nothing(device, sysfs):
+    sysfs.set_memory(total_kib=2**20, available_kib=2**19)
+    sysfs.write("proc/self/cgroup", "0::/box/inner")
+    sysfs.write("sys/fs/cgroup/box/memory.max", "9" * 5000)
+    sysfs.write("sys/fs/cgroup/box/inner/memory.max", GIB // 2)
+    sysfs.write("sys/fs/cgroup/box/inner/memory.current", GIB // 2)
+    sysfs.write("sys/fs/cgroup/box/inner/memory.stat", f"inactive_file {'9' * 5000}")
+    sample = device.sample()
+    assert (sample.memory_total_bytes, sample.memory_available_bytes) == (GIB // 2, 0)
 
 
 def test_stalls(device, sysfs):
