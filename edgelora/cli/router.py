@@ -134,7 +134,7 @@ def train(
         click.echo(f"without {name}: {100 * share:.1f} % of its texts are routed to it by its card")
     click.echo(
         f"trained {target} ({report.file_bytes / 1e3:.0f} kB): measured "
-        f"{counted(report.losses_measured, 'new loss')} in {report.measure_seconds:.0f} s "
+        f"{report.losses_measured} new losses in {report.measure_seconds:.0f} s "
         f"({report.precision}), fitted in {report.fit_seconds:.0f} s"
     )
 

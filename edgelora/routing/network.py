@@ -21,8 +21,10 @@ Array = NDArray[np.float32]
 
 DEVICE_FEATURES = 6
 """Severity and whether it is unknown, of temperature, memory and battery."""
-COSINES = 3
-"""Of vectors to the prototype's, and to the nearest example's; of n-grams to the prototype's."""
+COSINES = 4
+"""Of vectors to the prototype's and to the nearest example's; of n-grams to the prototype's; and how
+much the example vectors agree: the length of their mean. Those of an adapter that training never
+saw are scattered, and its n-grams say more."""
 CONVOLUTION_WORDS = 3
 
 
@@ -189,6 +191,8 @@ class PrototypeTable:
 
     means: Array
     """Mean of each candidate's example vectors, of length 1; [candidates, width]"""
+    agreement: Array
+    """Length of the means before; [candidates]"""
     examples: Array
     """[all examples, width]"""
     starts: NDArray[np.int64]
@@ -204,10 +208,12 @@ class PrototypeTable:
             ngrams[one.ngrams.buckets, column] = one.ngrams.values
         none = np.empty((0, weights.width), np.float32)
         counts = [len(one.examples) for one in prototypes]
+        means = np.array([one.examples.mean(0) for one in prototypes], np.float32)
+        means = means.reshape(-1, weights.width)
+        lengths = np.linalg.norm(means, axis=1)
         return cls(
-            means=np.array([_unit(one.examples.mean(0)) for one in prototypes]).reshape(
-                -1, weights.width
-            ),
+            means=means / np.maximum(lengths, _TINY)[:, None],
+            agreement=lengths,
             examples=np.concatenate([none, *(one.examples for one in prototypes)]),
             starts=np.cumsum([0, *counts])[:-1],
             ngrams=ngrams,
@@ -253,6 +259,7 @@ def _candidate_inputs(
             (table.means @ text.vector)[:, None],
             nearest[:, None],
             (text.ngrams.values @ table.ngrams[text.ngrams.buckets])[:, None],
+            table.agreement[:, None],
             np.broadcast_to(device, (len(table.means), DEVICE_FEATURES)),
             resident.astype(np.float32)[:, None],
         ],
@@ -261,5 +268,8 @@ def _candidate_inputs(
 
 
 def _unit(vector: Array) -> Array:
-    # The floor keeps the zero vector what it is.
-    return vector / np.float32(max(float(np.linalg.norm(vector)), 1e-6))
+    return np.asarray(vector / np.maximum(np.linalg.norm(vector), _TINY), np.float32)
+
+
+_TINY = np.float32(1e-6)
+"""Keeps the zero vector what it is."""

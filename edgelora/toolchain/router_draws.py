@@ -48,6 +48,8 @@ class Draw:
     examples: list[TextFeatures]
     """The same number for each adapter, adapter by adapter."""
     num_adapters: int
+    columns: torch.Tensor
+    """Which adapter each text belongs to; `num_adapters` when it is not there. [texts]"""
     pairs: torch.Tensor
     """Which two texts each outlier is mixed of; int64 [outliers, 2]"""
     mix: torch.Tensor
@@ -108,6 +110,7 @@ class TextPool:
             texts=[self._features[index] for index in chosen],
             examples=[self._features[index] for index in itertools.chain(*examples)],
             num_adapters=len(adapters),
+            columns=torch.from_numpy(self._columns(domains, adapters)),
             pairs=torch.from_numpy(pairs),
             mix=torch.from_numpy(mix),
             overlap=torch.from_numpy(self._overlap(chosen, examples, pairs, mix)),
@@ -131,6 +134,13 @@ class TextPool:
             strange = self._order.random(_TEXTS) < _STRANGERS
             domains[strange] = self._order.choice(strangers, int(strange.sum()))
         return domains
+
+    def _columns(
+        self, domains: NDArray[np.int64], adapters: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        columns = np.full(len(self._members), len(adapters))
+        columns[adapters] = np.arange(len(adapters))
+        return columns[domains]
 
     def _examples(self, adapter: int, chosen: NDArray[np.int64], count: int) -> list[int]:
         pool = self._pools[adapter]

@@ -20,10 +20,12 @@ from edgelora.toolchain.router_twin import Dropout, NetworkShape, RouterTwin
 _WARMUP_SHARE = 0.05
 _WEIGHT_DECAY = 1e-3
 _MAX_GRAD_NORM = 1.0
+_STRANGE_SHARE = float(os.environ.get("SW", "0.3"))
+"""Of the adapters, shown as if training had never seen them."""
 _DROPOUT = Dropout(
-    ngrams=float(os.environ.get("ND", "0.3")),
+    ngrams=float(os.environ.get("ND", "0.1")),
     positions=0.5,
-    learned=float(os.environ.get("BD", "0.3")),
+    learned=float(os.environ.get("BD", "0.1")),
 )
 
 
@@ -91,17 +93,27 @@ def _train(twin: RouterTwin, pool: TextPool, options: FitOptions) -> list[float]
 def _scores(twin: RouterTwin, draw: Draw) -> torch.Tensor:
     vectors = twin.vectors([*draw.texts, *draw.examples], _DROPOUT)
     texts = vectors[: len(draw.texts)]
-    swapped = torch.rand(len(texts), 1) < float(os.environ.get("SW", "0.1"))
-    texts = torch.where(swapped, texts.roll(1, 0).detach(), texts)
+    examples = vectors[len(draw.texts) :].reshape(draw.num_adapters, -1, vectors.shape[1])
+    # What nobody learned to place lies anywhere among what was learned.
+    strange = torch.rand(draw.num_adapters + 1) < _STRANGE_SHARE
+    texts = torch.where(strange[draw.columns][:, None], _anywhere(texts, texts), texts)
+    examples = torch.where(strange[:-1, None, None], _anywhere(texts, examples), examples)
     # Mixtures of two domains stand for texts of none: Zhan et al., "Out-of-Scope Intent Detection
     # with Self-Supervision and Discriminative Training" (arXiv:2106.08616), section 3.2.
     share = draw.mix[:, None]
     mixed = share * texts[draw.pairs[:, 0]] + (1 - share) * texts[draw.pairs[:, 1]]
     return twin.scores(
         torch.cat([texts, functional.normalize(mixed, dim=1)]),
-        vectors[len(draw.texts) :].reshape(draw.num_adapters, -1, vectors.shape[1]),
+        examples,
         draw.overlap,
         draw.device,
         draw.resident,
         _DROPOUT,
     )
+
+
+def _anywhere(texts: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Vectors between two texts each, in the shape of `like`; nothing is learned from them."""
+    known = texts.detach()
+    places = torch.randint(len(known), (2, *like.shape[:-1]))
+    return functional.normalize(known[places[0]] + known[places[1]], dim=-1)

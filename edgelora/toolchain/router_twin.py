@@ -106,7 +106,9 @@ class RouterTwin(nn.Module):
         n-grams, [texts, candidates]; `device`: [texts, DEVICE_FEATURES]; `resident`: 0 or 1,
         [texts, candidates].
         """
-        means = _unit(examples.mean(1))
+        means = examples.mean(1)
+        agreement = means.norm(dim=1)
+        means = _unit(means)
         size = (len(vectors), len(means), -1)
         text = vectors[:, None].expand(*size)
         prototype = means[None].expand(*size)
@@ -126,6 +128,7 @@ class RouterTwin(nn.Module):
             [
                 learned * shown[:, None],
                 overlap[:, :, None],
+                agreement[None, :, None].expand(len(vectors), -1, -1),
                 device[:, None].expand(*size),
                 resident[:, :, None],
             ],
