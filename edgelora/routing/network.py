@@ -22,9 +22,9 @@ Array = NDArray[np.float32]
 DEVICE_FEATURES = 6
 """Severity and whether it is unknown, of temperature, memory and battery."""
 COSINES = 4
-"""Of vectors to the prototype's and to the nearest example's; of n-grams to the prototype's; and how
-much the example vectors agree: the length of their mean. Those of an adapter that training never
-saw are scattered, and its n-grams say more."""
+"""Of vectors to the prototype's and to the nearest example's; of n-grams to the prototype's; and
+how much the example vectors agree: the length of their mean. Those of an adapter that training
+never saw are scattered, and its n-grams say more."""
 CONVOLUTION_WORDS = 3
 
 

@@ -17,7 +17,7 @@ from edgelora.toolchain.router_targets import Matrix, TargetRules, load_prices, 
 _TEXTS = 64
 _STRANGERS = 0.15
 """Share of the texts whose adapter is left out, or that have none."""
-_OUTLIERS = int(__import__("os").environ.get("OUT", "8"))
+_OUTLIERS = 8
 """Most texts made by mixing two of different domains."""
 _MIX = (0.3, 0.7)
 _MAX_EXAMPLES = 32

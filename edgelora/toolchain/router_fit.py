@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,13 +19,9 @@ from edgelora.toolchain.router_twin import Dropout, NetworkShape, RouterTwin
 _WARMUP_SHARE = 0.05
 _WEIGHT_DECAY = 1e-3
 _MAX_GRAD_NORM = 1.0
-_STRANGE_SHARE = float(os.environ.get("SW", "0.3"))
+_STRANGE_SHARE = 0.4
 """Of the adapters, shown as if training had never seen them."""
-_DROPOUT = Dropout(
-    ngrams=float(os.environ.get("ND", "0.1")),
-    positions=0.5,
-    learned=float(os.environ.get("BD", "0.1")),
-)
+_DROPOUT = Dropout(ngrams=0.1, positions=0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,6 @@ class Dropout:
     """Of the n-grams of a text."""
     positions: float = 0.0
     """Of the inputs that say where text and prototype are: what counts is how near they are."""
-    learned: float = 0.0
-    """Of the texts, whose vectors are then hidden: the overlap of n-grams has to do."""
 
 
 _NOTHING = Dropout()
@@ -113,20 +111,13 @@ class RouterTwin(nn.Module):
         text = vectors[:, None].expand(*size)
         prototype = means[None].expand(*size)
         nearest = torch.einsum("tw,cew->tce", vectors, examples).amax(2)
-        learned = torch.cat(
+        inputs = torch.cat(
             [
                 functional.dropout(torch.cat([text, prototype], 2), dropout.positions),
                 text * prototype,
                 (text - prototype).abs(),
                 (vectors @ means.T)[:, :, None],
                 nearest[:, :, None],
-            ],
-            2,
-        )
-        shown = (torch.rand(len(vectors), 1) >= dropout.learned).to(vectors.dtype)
-        inputs = torch.cat(
-            [
-                learned * shown[:, None],
                 overlap[:, :, None],
                 agreement[None, :, None].expand(len(vectors), -1, -1),
                 device[:, None].expand(*size),
@@ -136,7 +127,7 @@ class RouterTwin(nn.Module):
         )
         hidden = functional.relu(inputs @ self.candidate_hidden + self.candidate_hidden_bias)
         candidates = (hidden @ self.candidate_output)[:, :, 0]
-        position = functional.dropout(vectors, dropout.positions) * shown
+        position = functional.dropout(vectors, dropout.positions)
         base = functional.relu(
             torch.cat([position, device], 1) @ self.base_hidden + self.base_hidden_bias
         )
