@@ -36,7 +36,6 @@ def small_router_file(base_cosine: float = _BASE_COSINE) -> RouterFile:
     return RouterFile(
         weights=Weights(
             rarity=np.ones(_BUCKETS, np.float32),
-            rarity=np.ones(_BUCKETS, np.float32),
             embedding=draw.standard_normal((_BUCKETS, _WIDTH)).astype(np.float32),
             convolution=zeros(3 * _WIDTH, 1),
             convolution_bias=zeros(1),
