@@ -9,6 +9,8 @@
 #   make native-lint         clang-tidy on it; docs/operations.md names the tools these three need
 #   make store-faults        the adapter store over storage that fails, at every call (minutes)
 #   make demo-ranks          the demo adapters at ranks 16, 32 and 64, for `edgelora bench codec` (hours)
+#   make router-default      the router that ships, from the demo adapters and their training data
+#   make router-demo         ten adapters from EDGELORA_CLINC150, their router and how it does (an hour)
 #   make config-fuzz         adapter configs with FUZZ_ROUNDS (20000) wrong fields beside PEFT (minutes)
 #   make bench-peers         environments for the engines the benchmarks compare with
 #   make bench-results       every benchmark into bench/results, then the page (two hours, idle machine)
@@ -32,7 +34,7 @@ native := $(shell find services/inference/native \( -name '.*' -o -name __pycach
 weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 
 .DELETE_ON_ERROR:
-.PHONY: store-faults config-fuzz
+.PHONY: store-faults config-fuzz router-default router-demo
 .PHONY: bench-peers bench-results bench-page native-sanitize native-fuzz native-lint
 .PHONY: help run test setup native lint format protos demo-adapters demo-ranks compose-check clean distclean
 
@@ -99,6 +101,21 @@ demo-ranks: $(VENV)/.ready-train $(weights)
 			--test-data demo/$$1/data/test.jsonl --name $$1 --rank $$rank --alpha $$((2 * rank)) \
 			--learning-rate $$2 --epochs $$3 || exit 1; \
 	done; done
+
+# Losses that were measured before are kept in EDGELORA_HOME/router/losses.
+router-default: $(VENV)/.ready-train $(weights)
+	@$(bin)/edgelora router train demo --samples 200 --output '$(EDGELORA_HOME)/router-default/router.safetensors'
+	@cp '$(EDGELORA_HOME)/router-default/router.safetensors' edgelora/routing/default.safetensors
+
+# What is there is kept: interrupted, it goes on where it was.
+clinc := $(EDGELORA_HOME)/router-clinc
+
+router-demo: $(VENV)/.ready-train $(weights)
+	@$(bin)/python -m edgelora.toolchain.router_clinc
+	@$(bin)/edgelora router train '$(clinc)/adapters' --out-of-scope '$(clinc)/out-of-scope-train.txt' \
+		--output '$(clinc)/router.safetensors' --if-changed --unseen
+	@$(bin)/edgelora router eval '$(clinc)/adapters' --out-of-scope '$(clinc)/out-of-scope-test.txt' \
+		--router '$(clinc)/router.safetensors' --samples 60
 
 compose-check: $(VENV)/.ready-dev
 	@$(bin)/pytest tests/integration/compose
