@@ -11,7 +11,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -73,7 +73,7 @@ class _Entry:
     """What is held of one tenant."""
 
     held: CandidateSet | None = None
-    building: asyncio.Lock = field(default_factory=asyncio.Lock)
+    building: asyncio.Task[CandidateSet] | None = None
 
     def size_bytes(self) -> int:
         return _ENTRY_BYTES + (0 if self.held is None else self.held.size_bytes)
@@ -86,7 +86,8 @@ class CandidateCache:
         self._store = store
         self._max_bytes = max_bytes
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
-        # Reading cards takes long enough to hold up the event loop.
+        # Reading cards takes long enough to hold up the event loop. One card at a time, so that
+        # tenants take turns.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="cards")
 
     async def current(
@@ -99,12 +100,21 @@ class CandidateCache:
         """
         entry = self._entries.setdefault(tenant_id, _Entry())
         self._entries.move_to_end(tenant_id)
-        known = entry.held if entry.held is not None and entry.held.router is router else None
-        listing = await self._store.list_candidates(claim, "" if known is None else known.version)
-        if known is None or (known.version, known.max_rank) != (listing.version, max_rank):
-            known = await self._build(entry, known, listing, router, max_rank)
-            self._forget_oldest()
-        return known, frozenset(listing.resident_digests)
+        while True:
+            if entry.building is not None:
+                await asyncio.shield(entry.building)
+            known = entry.held if entry.held is not None and entry.held.router is router else None
+            version = "" if known is None else known.version
+            listing = await self._store.list_candidates(claim, version)
+            resident = frozenset(listing.resident_digests)
+            if known is not None and (known.version, known.max_rank) == (listing.version, max_rank):
+                return known, resident
+            if entry.building is None:
+                build = self._build(entry, known, listing, router, max_rank)
+                entry.building = asyncio.create_task(build)
+                entry.building.add_done_callback(lambda task: _end_build(entry, task))
+                # Whoever leaves has the cards read all the same: the next request finds them.
+                return await asyncio.shield(entry.building), resident
 
     async def _build(
         self,
@@ -114,15 +124,20 @@ class CandidateCache:
         router: Router,
         max_rank: int | None,
     ) -> CandidateSet:
-        async with entry.building:
-            held = entry.held
-            if held is not None and held.router is router and held.version == listing.version:
-                if held.max_rank == max_rank:
-                    return held  # built by another request of the tenant meanwhile
-                known = held
-            read = partial(_read, listing, router, max_rank, known)
-            entry.held = await asyncio.get_running_loop().run_in_executor(self._reader, read)
-            return entry.held
+        """Puts a tenant's set together; what is `known`, by this router, is not read again."""
+        run = partial(asyncio.get_running_loop().run_in_executor, self._reader)
+        if known is not None and known.version == listing.version:
+            everyone = known.everyone
+        else:
+            kept = () if known is None else known.everyone
+            unread = await run(unread_cards, listing.candidates, kept)
+            everyone = [
+                each if isinstance(each, Candidate) else await run(each.read, router)
+                for each in unread
+            ]
+        entry.held = await run(_assemble, everyone, listing.version, router, max_rank)
+        self._forget_oldest()
+        return entry.held
 
     def _forget_oldest(self) -> None:
         size_bytes = sum(entry.size_bytes() for entry in self._entries.values())
@@ -131,23 +146,21 @@ class CandidateCache:
             size_bytes -= oldest.size_bytes()
 
 
-def _read(
-    listing: ListCandidatesResponse,
-    router: Router,
-    max_rank: int | None,
-    known: CandidateSet | None,
+def _end_build(entry: _Entry, task: asyncio.Task[CandidateSet]) -> None:
+    entry.building = None
+    if not task.cancelled():
+        task.exception()  # seen, also when nobody waits any more
+
+
+def _assemble(
+    everyone: Sequence[Candidate], version: str, router: Router, max_rank: int | None
 ) -> CandidateSet:
-    """Puts a tenant's set together; what is `known`, by this router, is not read again."""
-    if known is not None and known.version == listing.version:
-        everyone = known.everyone
-    else:
-        everyone = read_cards(listing.candidates, router, () if known is None else known.everyone)
     candidates = [
         candidate for candidate in everyone if max_rank is None or 0 < candidate.rank <= max_rank
     ]
     return CandidateSet(
         router=router,
-        version=listing.version,
+        version=version,
         everyone=everyone,
         max_rank=max_rank,
         candidates=candidates,
@@ -155,32 +168,50 @@ def _read(
     )
 
 
-def read_cards(
-    listed: Iterable[RouteCandidate], router: Router, known: Iterable[Candidate]
-) -> list[Candidate]:
-    """Reads cards into prototypes; an adapter whose card is as in `known` keeps its prototype.
+@dataclass(frozen=True, slots=True)
+class UnreadCard:
+    """An adapter whose card is to be read."""
+
+    listed: RouteCandidate
+    card: bytes
+    """Its hash."""
+
+    def read(self, router: Router) -> Candidate:
+        """Takes the milliseconds."""
+        listed = self.listed
+        return _candidate(
+            listed, self.card, router.prototype(listed.description, listed.example_prompts)
+        )
+
+
+def unread_cards(
+    listed: Iterable[RouteCandidate], known: Iterable[Candidate]
+) -> list[Candidate | UnreadCard]:
+    """Tells which cards are to be read; an adapter whose card is as in `known` is read already.
 
     An adapter with neither description nor example says nothing of itself and is left out.
     """
     kept = {(each.digest, each.card): each.prototype for each in known}
-    candidates = []
+    unread: list[Candidate | UnreadCard] = []
     for entry in sorted(listed, key=lambda entry: entry.digest):
         if not any(text.strip() for text in (entry.description, *entry.example_prompts)):
             continue
         card = _hash(entry.description, entry.example_prompts)
-        prototype = kept.get((entry.digest, card)) or router.prototype(
-            entry.description, entry.example_prompts
+        prototype = kept.get((entry.digest, card))
+        unread.append(
+            UnreadCard(entry, card) if prototype is None else _candidate(entry, card, prototype)
         )
-        candidates.append(
-            Candidate(
-                digest=entry.digest,
-                alias=entry.alias,
-                rank=entry.rank,
-                card=card,
-                prototype=prototype,
-            )
-        )
-    return candidates
+    return unread
+
+
+def _candidate(listed: RouteCandidate, card: bytes, prototype: Prototype) -> Candidate:
+    return Candidate(
+        digest=listed.digest,
+        alias=listed.alias,
+        rank=listed.rank,
+        card=card,
+        prototype=prototype,
+    )
 
 
 def _hash(description: str, examples: Iterable[str]) -> bytes:

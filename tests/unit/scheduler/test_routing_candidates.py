@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
@@ -26,6 +27,21 @@ class CountingRouter:
 
     def table(self, prototypes):
         return self._router.table(prototypes)
+
+
+class HeldRouter(CountingRouter):
+    """A counting router that waits with its first card."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_reading, self.may_go_on = threading.Event(), threading.Event()
+        self.read: list[str] = []
+
+    def prototype(self, description, examples):
+        self.is_reading.set()
+        assert self.may_go_on.wait(30)
+        self.read.append(examples[0])
+        return super().prototype(description, examples)
 
 
 @pytest.fixture
@@ -102,6 +118,37 @@ async def test_requests_that_come_together_read_the_cards_once(shelf):
         *(cache.current(claim_of("acme"), "acme", router, None) for _ in range(10))
     )
     assert router.num_read == 8
+
+
+async def test_a_tenant_does_not_wait_for_all_cards_of_another_one(shelf):
+    cache, router = CandidateCache(shelf), HeldRouter()
+    for number in range(20):
+        shelf.put("large", number, "large")
+    shelf.put("small", 20, "small")
+    large = asyncio.create_task(cache.current(claim_of("large"), "large", router, None))
+    await asyncio.to_thread(router.is_reading.wait, 30)
+    small = asyncio.create_task(cache.current(claim_of("small"), "small", router, None))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    router.may_go_on.set()
+    await asyncio.gather(large, small)
+    assert router.read.index("small") <= 2, "after the card being read, and one more"
+
+
+async def test_cards_are_read_to_the_end_though_the_client_left(shelf):
+    cache, router = CandidateCache(shelf), HeldRouter()
+    for number in range(8):
+        shelf.put("acme", number, "Write a mail")
+    for _ in range(3):
+        leaving = asyncio.create_task(cache.current(claim_of("acme"), "acme", router, None))
+        await asyncio.to_thread(router.is_reading.wait, 30)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+    router.may_go_on.set()
+    known, _ = await cache.current(claim_of("acme"), "acme", router, None)
+    assert len(known.candidates) == router.num_read == 8
+    assert shelf.num_listed == [8, 0], "who comes meanwhile is not sent all cards too"
 
 
 async def test_tenants_share_nothing_even_where_they_have_the_same_adapter(shelf):
