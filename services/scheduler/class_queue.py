@@ -73,7 +73,7 @@ class ClassQueue:
                 return None
             head = min(entitled, key=self._order_of_head)
         self.remove(head)
-        self._counters.charge(head.tenant_id, head.estimated_tokens)
+        self._counters.charge(head.tenant_id, head.ticket_id, head.estimated_tokens)
         return head
 
     def remove(self, request: Request) -> None:
@@ -88,8 +88,12 @@ class ClassQueue:
     def settle(self, request: Request, used_tokens: int) -> None:
         """Corrects the charge of a granted request to what it used."""
         self._counters.settle(
-            request.tenant_id, charged_tokens=request.estimated_tokens, used_tokens=used_tokens
+            request.ticket_id, charged_tokens=request.estimated_tokens, used_tokens=used_tokens
         )
+
+    def keep(self, request: Request) -> None:
+        """Leaves the charge of a granted request that never came back as it is."""
+        self._counters.keep(request.ticket_id)
 
     def position(self, request: Request) -> int:
         """Returns how many requests go before this one if nobody else arrives or settles.

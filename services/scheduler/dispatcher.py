@@ -98,7 +98,7 @@ class Dispatcher:
         Returns when something falls due by the clock alone; None when nothing does.
         """
         now_s = self._clock()
-        for lease in self._schedule.leases.expire(now_s):
+        for lease in self._schedule.expire(now_s):
             get_logger().warning(
                 "lease_expired",
                 ticket_id=lease.request.ticket_id,

@@ -179,6 +179,10 @@ class RequestQueue:
         """Corrects what a granted request was charged."""
         self._classes[request.priority].settle(request, used_tokens)
 
+    def keep(self, request: Request) -> None:
+        """Leaves the charge of a granted request that never came back as it is."""
+        self._classes[request.priority].keep(request)
+
     def _due_s(self, priority: Priority) -> float | None:
         aging_s = self._limits.aging_s.get(priority)
         return None if aging_s is None else self._unserved_since_s[priority] + aging_s

@@ -111,6 +111,13 @@ class Schedule:
             pace.record(answer, now_s - lease.granted_at_s, now_s)
         return True
 
+    def expire(self, now_s: float) -> list[Lease]:
+        """Ends every lease whose time is over; its estimate stays charged."""
+        ended = self.leases.expire(now_s)
+        for lease in ended:
+            self.queue.keep(lease.request)
+        return ended
+
     def is_stranded(self, now_s: float) -> bool:
         """Whether no worker has been ready for longer than requests may hope for one."""
         since_s = self.roster.none_ready_since_s

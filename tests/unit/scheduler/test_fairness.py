@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,7 +53,7 @@ def test_a_returning_idle_tenant_gets_no_burst_T16():
 def test_credit_does_not_survive_an_empty_queue_T16():
     counters = VirtualTokenCounters()
     counters.join("worked", [])
-    counters.charge("worked", 5000)
+    counters.charge("worked", "ticket", 5000)
     counters.leave("worked")
     counters.join("newcomer", [])
     assert counters.served_tokens("newcomer") == 5000
@@ -61,8 +62,7 @@ def test_credit_does_not_survive_an_empty_queue_T16():
 def test_the_last_to_leave_the_queue_sets_the_level_T16():
     queue = ClassQueue()
     queue.push(make_request("worked", estimated_tokens=5000))
-    queue.pop()
-    queue.settle(make_request("worked", estimated_tokens=5000), used_tokens=4000)
+    queue.settle(queue.pop(), used_tokens=4000)
     queue.push(make_request("newcomer"))
     assert queue.served_tokens("newcomer") == 4000
 
@@ -86,6 +86,46 @@ def test_leaving_the_queue_earns_nothing_T16():
         queue.remove(hasty)
     queue.push(make_request("hasty"))
     assert queue.served_tokens("hasty") >= queue.served_tokens("patient")
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_a_lift_shrinks_with_what_was_not_used_T16(is_waiting):
+    """Eight requests ask for a lot and are cancelled: who came meanwhile does not pay for it."""
+    queue = ClassQueue()
+    for _ in range(8):
+        queue.push(make_request("hasty", estimated_tokens=8000))
+    large = [queue.pop() for _ in range(8)]
+    if is_waiting:
+        queue.push(make_request("hasty", estimated_tokens=100))
+    queue.push(make_request("light"))
+    queue.push(make_request("later"))  # lifted by who was lifted
+    assert {queue.served_tokens(tenant) for tenant in ("light", "later")} == {64_000}
+    for request in large:
+        queue.settle(request, used_tokens=10)
+    assert {queue.served_tokens(tenant) for tenant in ("hasty", "light", "later")} == {80}
+
+
+def test_no_correction_takes_more_than_the_lift_T16():
+    queue = ClassQueue()
+    queue.push(make_request("worked", estimated_tokens=7000))
+    queue.settle(queue.pop(), used_tokens=7000)
+    queue.push(make_request("hasty", estimated_tokens=8000))  # lifted to 7000
+    large = queue.pop()
+    for _ in range(2):  # twice: only the first one lifts
+        request = make_request("worked")
+        queue.push(request)
+        queue.remove(request)
+    assert queue.served_tokens("worked") == 15_000
+    queue.settle(large, used_tokens=0)
+    assert (queue.served_tokens("worked"), queue.served_tokens("hasty")) == (7000, 7000)
+
+
+def test_what_never_came_back_stays_charged_and_lifts_for_good_T16():
+    queue = ClassQueue()
+    queue.push(make_request("lost", estimated_tokens=8000))
+    queue.keep(queue.pop())
+    queue.push(make_request("light"))
+    assert queue.served_tokens("light") == 8000
 
 
 def test_a_new_instance_starts_all_at_the_same_level_F02():

@@ -37,7 +37,7 @@ def test_an_expired_lease_keeps_its_charge_F01():
     schedule = make_schedule()
     schedule.submit(make_request("acme", estimated_tokens=700), 0.0)
     lease = schedule.grant_next(0.0)
-    schedule.leases.expire(lease.expires_at_s)
+    schedule.expire(lease.expires_at_s)
     assert not schedule.release(lease.request.ticket_id, "acme", 1, lease.expires_at_s)
     assert schedule.queue.served_tokens(Priority.INTERACTIVE, "acme") == 700
 
@@ -224,7 +224,7 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     @rule()
     def sweep(self):
-        ended = {lease.request for lease in self.schedule.leases.expire(self.now_s)}
+        ended = {lease.request for lease in self.schedule.expire(self.now_s)}
         assert ended == {
             request
             for request, (_, expires_at_s) in self.expected_running.items()
@@ -283,7 +283,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         """Nothing leaks: after the last cancel and expiry every place is free again."""
         for request in list(self.expected_waiting):
             self.schedule.queue.remove(request.ticket_id)
-        self.schedule.leases.expire(self.now_s + _LEASE_S)
+        self.schedule.expire(self.now_s + _LEASE_S)
         assert len(self.schedule.queue) == len(self.schedule.leases) == 0
         assert self.schedule.next_event_s(self.now_s) is None
 
