@@ -26,6 +26,10 @@ COSINES = 4
 how much the example vectors agree: the length of their mean. Those of an adapter that training
 never saw are scattered, and its n-grams say more."""
 CONVOLUTION_WORDS = 3
+MAX_BUCKETS = 1 << 16
+"""Each candidate takes 4 bytes of memory for every bucket."""
+MAX_SIZE = 512
+"""Of a layer: what one decision costs grows with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +87,7 @@ class Weights:
         return len(self.text_bias)
 
     def check(self) -> None:
-        """Raises ValueError, naming the tensor, when shapes do not fit or a value is not finite."""
+        """Raises ValueError when shapes do not fit or are too large, or a value is not finite."""
         shapes = {field.name: getattr(self, field.name).shape for field in fields(self)}
         if (
             len(shapes["embedding"]) != 2
@@ -109,6 +113,10 @@ class Weights:
             "base_output": (base, 1),
             "base_output_bias": (1,),
         }
+        if shapes["embedding"][0] > MAX_BUCKETS:
+            raise ValueError(f"it has more than {MAX_BUCKETS} buckets")
+        if max(embedding, channels, width, hidden, base) > MAX_SIZE:
+            raise ValueError(f"a layer is larger than {MAX_SIZE}")
         for name, shape in expected.items():
             if shapes[name] != shape:
                 raise ValueError(f"{name} does not fit the other tensors")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgelora.routing import Router, RouterFile, RouterFileError
-from edgelora.routing.network import Weights
+from edgelora.routing.network import MAX_BUCKETS, MAX_SIZE, Weights
 from edgelora.routing.router_file import MAX_FILE_BYTES, decode_router_file
 from tests.support.routers import random_twin
 
@@ -95,6 +95,15 @@ HOSTILE = {
     "a name twice": repeated_key(),
     "nan": with_weights(text_bias=np.full(10, np.nan, np.float32)),
     "infinite": with_weights(base_output_bias=np.array([np.inf], np.float32)),
+    "more buckets than memory is for": with_weights(
+        rarity=np.ones(MAX_BUCKETS + 1, np.float32),
+        embedding=np.ones((MAX_BUCKETS + 1, FILE.weights.embedding.shape[1]), np.float32),
+    ),
+    "a layer that takes forever": with_weights(
+        candidate_hidden=np.ones((len(FILE.weights.candidate_hidden), MAX_SIZE + 1), np.float32),
+        candidate_hidden_bias=np.ones(MAX_SIZE + 1, np.float32),
+        candidate_output=np.ones((MAX_SIZE + 1, 1), np.float32),
+    ),
     "too large": b"\x00" * (MAX_FILE_BYTES + 1),
 } | {f"a misfit {one.name}": misfit(one.name) for one in fields(Weights)}
 
