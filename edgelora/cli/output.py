@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import unicodedata
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +13,11 @@ from rich.table import Table
 
 _PLAIN_WIDTH = 200
 """Columns when the output is no terminal: nothing is cut for want of room."""
-_KEPT = {"\n", "\t"}
+_STEERING = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # control characters but line break and tab
+    "\\u202a-\\u202e\\u2066-\\u2069"  # these reorder what stands beside them (CVE-2021-42574)
+    "\\ud800-\\udfff]"  # halves of surrogate pairs can not be written
+)
 
 
 def output_console() -> Console:
@@ -27,8 +31,9 @@ def progress_console() -> Console:
 
 
 def print_json(document: Any) -> None:
-    """Prints one JSON document."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    """Prints one JSON document, with what could steer a terminal escaped."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    click.echo(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
@@ -60,7 +65,7 @@ def counted(number: int, noun: str) -> str:
 
 def printable(text: str) -> str:
     """Drops control characters, so that text from elsewhere cannot steer the terminal."""
-    return "".join(c for c in text if c in _KEPT or unicodedata.category(c) not in ("Cc", "Cs"))
+    return _STEERING.sub("", text)
 
 
 def _cell(value: object) -> str:

@@ -177,3 +177,17 @@ def test_no_colour_is_honoured(monkeypatch, is_plain):
     with console.capture() as capture:
         console.print("x", style="red")
     assert ("\x1b[31m" in capture.get()) is not is_plain
+
+
+HOSTILE = "a\x1b[2J\x9b2J\x7f\u202egpj\u2066\u2069 \u05d0\u200d\n\tb"
+
+
+def test_text_from_elsewhere_steers_no_terminal():
+    assert output.printable(HOSTILE) == "a[2J2Jgpj \u05d0\u200d\n\tb"
+
+
+def test_neither_does_json_which_says_the_same(capsys):
+    output.print_json({HOSTILE: [HOSTILE]})
+    printed = capsys.readouterr().out
+    assert not {"\x1b", "\x9b", "\x7f", "\u202e", "\u2066", "\u2069"} & set(printed)
+    assert json.loads(printed) == {HOSTILE: [HOSTILE]}
