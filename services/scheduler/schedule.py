@@ -143,7 +143,7 @@ class Schedule:
         estimate = self._paces[request.priority].estimate(now_s)
         answer_s = estimate.shortest_answer_s(request.max_output_tokens) if estimate else 0.0
         position = self.queue.push(request, now_s, start_by_s=deadline_s - answer_s)
-        wait_s = self._expected_wait_s(request.priority, position, estimate)
+        wait_s = self._expected_wait_s(request, position, estimate, now_s)
         if now_s + wait_s + answer_s >= deadline_s:
             self.queue.remove(request.ticket_id)
             raise _too_late(wait_s=wait_s, answer_s=answer_s, left_s=max(0.0, deadline_s - now_s))
@@ -188,12 +188,17 @@ class Schedule:
         )
 
     def _expected_wait_s(
-        self, priority: Priority, position: int, estimate: Estimate | None
+        self, request: Request, position: int, estimate: Estimate | None, now_s: float
     ) -> float:
-        """The time to a grant; 0 when a place is free or nothing is known."""
-        num_free = sum(load.num_free for load in self._loads(Turn(priority, is_overdue=False)))
+        """The time to a grant; 0 when a place is free, or kept for it, or nothing is known."""
+        priority = request.priority
+        loads = self._loads(Turn(priority, is_overdue=False))
+        num_free = sum(load.num_free for load in loads)
         num_places = self._num_places()
         if estimate is None or not num_places or position < num_free:
+            return 0.0
+        is_kept_from = self._keeper_of_last_places(priority, loads, now_s)
+        if num_free and is_kept_from is not None and not is_kept_from(request.tenant_id):
             return 0.0
         num_better = sum(self.queue.num_waiting(other) for other in Priority if other < priority)
         return estimate.wait_s(position + num_better, num_places)

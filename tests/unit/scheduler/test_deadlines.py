@@ -72,6 +72,23 @@ def test_the_wait_for_a_place_counts():
     submit(schedule, allowed_s=5.1)
 
 
+def test_a_place_that_is_kept_for_its_tenant_is_free():
+    """Seven of eight places and the queue are a flooder's; the eighth is kept for others."""
+    schedule = make_measured_schedule(max_running=8)
+    submit(schedule, tenant_id="light")
+    light = schedule.grant_next(0.0)
+    schedule.release(light.request.ticket_id, "light", 100, 0.0)
+    for _ in range(20):
+        submit(schedule, tenant_id="flooder")
+    while schedule.grant_next(0.0):
+        pass
+    assert schedule.leases.num_running(Priority.INTERACTIVE) == 7
+    with pytest.raises(DeadlineExceededError):
+        submit(schedule, tenant_id="flooder", allowed_s=2.1)
+    submit(schedule, tenant_id="light", allowed_s=2.1)
+    assert schedule.grant_next(0.0).request.tenant_id == "light"
+
+
 def test_better_classes_go_before():
     schedule = make_measured_schedule(priority=Priority.BATCH)
     submit(schedule, priority=Priority.BATCH)
