@@ -34,10 +34,11 @@ class StandinStore(AdapterStoreServiceServicer):
         self.users.append(request.user)
         claim = open_claim(self._sealer, request.claim, boot_clock_s())
         response = pb.ResolveAdaptersResponse()
-        for selection in request.adapters:
+        for index, selection in enumerate(request.adapters):
             digest = self.digests.get((claim.tenant_id, selection.adapter))
             if digest is None:
-                raise AdapterNotFoundError("there is no such adapter", field="adapters")
+                field = f"adapters[{index}].adapter"
+                raise AdapterNotFoundError(f"you have no such adapter ({field})", field=field)
             strength = selection.strength if selection.HasField("strength") else 1.0
             state = AdapterState.ADAPTER_STATE_REGISTERED
             asked = digest

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from edgelora.errors import AdapterNotFoundError, ResourcePressureError
+from edgelora.errors import (
+    AdapterIncompatibleError,
+    AdapterNotFoundError,
+    InvalidRequestError,
+    ResourcePressureError,
+)
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.degradation_pb2 import Degradation
 from edgelora.v1.scheduler_service_pb2 import AcquireRequest
@@ -22,6 +27,9 @@ from services.scheduler.pressure.messages import (
 from services.scheduler.pressure.restrictions import Restrictions
 from services.scheduler.request import Priority
 from services.scheduler.store import AdapterStore, Resolution
+
+_FIRST_SELECTION = "adapters[0].adapter"
+_FALLBACK = "degradation.fallback_adapter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +128,10 @@ class PressureAdmission:
             return Resolution()
         try:
             return await self._resolve(request, [AdapterSelection(adapter=name)], restrictions)
-        except AdapterNotFoundError as error:
-            error.field = "degradation.fallback_adapter"
-            raise
+        except (AdapterNotFoundError, AdapterIncompatibleError, InvalidRequestError) as error:
+            # The store knows it as the only selection it was asked for.
+            what = error.message.replace(_FIRST_SELECTION, _FALLBACK)
+            raise type(error)(what, field=_FALLBACK, metadata=error.metadata) from None
 
     async def _resolve(
         self,

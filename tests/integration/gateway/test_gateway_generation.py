@@ -70,7 +70,7 @@ async def test_an_unknown_adapter_is_not_found_before_anything_is_accepted(gatew
     with pytest.raises(AdapterNotFoundError) as caught:
         async for event in client.generate("Hi", adapters="nope"):
             pytest.fail(f"an event: {event}")
-    assert caught.value.field == "adapters"
+    assert caught.value.field == "adapters[0].adapter"
     assert gateway.worker.calls.empty()
 
 

@@ -119,6 +119,7 @@ async def test_the_fallback_answers_and_an_unknown_one_is_named(bench, device):
     with pytest.raises(AdapterNotFoundError) as caught, translate_errors():
         await bench.acquire(adapters=[EMAIL], degradation=strange)
     assert caught.value.field == "degradation.fallback_adapter"
+    assert caught.value.message == "you have no such adapter (degradation.fallback_adapter)"
 
 
 async def test_who_accepts_nothing_less_is_refused_and_told_the_first_step(bench, device):
