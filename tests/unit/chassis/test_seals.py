@@ -1,10 +1,20 @@
 """Nobody without the node's key can make a claim or a ticket, and one kind is never the other."""
 
+import math
+
 import pytest
 
 from edgelora.errors import TicketExpiredError, UnauthenticatedError
-from edgelora.v1.ticket_pb2 import Sealed, TenantClaim, Ticket
-from services.chassis.claims import open_claim, open_ticket, seal_claim, seal_ticket
+from edgelora.v1.monitor_service_pb2 import DeviceReport
+from edgelora.v1.ticket_pb2 import RunLimits, Sealed, TenantClaim, Ticket
+from services.chassis.claims import (
+    open_claim,
+    open_device_report,
+    open_run_limits,
+    open_ticket,
+    seal_claim,
+    seal_ticket,
+)
 from services.chassis.sealing import Sealer
 
 SEALER = Sealer(b"k" * 32)
@@ -28,6 +38,20 @@ def test_an_expired_ticket_is_refused():
     assert open_ticket(SEALER, ticket, now_boot_s=4.9).ticket_id == "t"
     with pytest.raises(TicketExpiredError):
         open_ticket(SEALER, ticket, now_boot_s=5.0)
+
+
+@pytest.mark.parametrize(
+    ("message", "open_sealed"),
+    [
+        (TenantClaim(tenant_id="a", expires_at_boot_s=math.nan), open_claim),
+        (Ticket(ticket_id="t", expires_at_boot_s=math.nan), open_ticket),
+        (RunLimits(expires_at_boot_s=math.nan), open_run_limits),
+        (DeviceReport(expires_at_boot_s=math.nan), open_device_report),
+    ],
+)
+def test_what_says_no_time_does_not_hold_for_ever(message, open_sealed):
+    with pytest.raises((UnauthenticatedError, TicketExpiredError)):
+        open_sealed(SEALER, SEALER.seal(message), 0.0)
 
 
 @pytest.mark.parametrize("position", range(0, 20, 3))
