@@ -245,6 +245,7 @@ async def test_the_log_names_the_steps_and_no_alias(bench, device):
     await serve(bench, adapters=[EMAIL])
     preference = DegradationPreference(is_refused=True)
     await refusal(bench, adapters=[EMAIL], degradation=preference)
+    await bench.queues()  # the line of a call may follow its answer
     served, refused = (
         line for line in bench.process.log("rpc_finished") if line["rpc"].endswith("/Acquire")
     )
