@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 import warnings
 from collections.abc import Sequence
@@ -59,7 +60,11 @@ class LossCache:
             return {}
         if not isinstance(document, dict):
             return {}
-        return {key: loss for key, loss in document.items() if isinstance(loss, float)}
+        return {
+            key: loss
+            for key, loss in document.items()
+            if isinstance(loss, float) and math.isfinite(loss)
+        }
 
     def save(self, adapter_digest: str | None, losses: dict[str, float]) -> None:
         """Replaces an adapter's file."""
@@ -143,6 +148,9 @@ def _measure(
         for number, batch in enumerate(batches, start=1):
             ids, labels = pad([examples[keys[index]] for index in batch], pad_id)
             for index, loss in zip(batch, _example_losses(base, ids, labels), strict=True):
+                if not math.isfinite(loss):
+                    name = source.name if source else "base"
+                    raise ToolchainError(f"{name!r} gives a loss that is not finite: leave it out")
                 losses[keys[index]] = loss
             bar.advance(len(batch), source.name if source else "base")
             if number % _SAVE_EVERY == 0:
