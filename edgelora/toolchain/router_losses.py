@@ -29,7 +29,7 @@ from edgelora.toolchain.progress import Bar, progress_bar
 from edgelora.toolchain.published_directory import published_file
 from edgelora.toolchain.router_sources import Source
 from edgelora.toolchain.router_targets import Matrix
-from services.chassis.base_model import BaseModel
+from edgelora.toolchain.train import prepared_base
 
 _MAX_TOKENS = 1024
 _BATCH_TOKENS = 2048
@@ -100,7 +100,7 @@ def measure_losses(
     known. Raises ToolchainError when an adapter does not fit the model.
     """
     device, dtype = measuring_precision()
-    cache = LossCache(cache_directory, BaseModel.load(model_directory).digest, dtype)
+    cache = LossCache(cache_directory, prepared_base(model_directory).digest, dtype)
     tokenizer = load_tokenizer(model_directory)
     encoded = [_encode(conversation, tokenizer) for conversation in conversations]
     keys = [_sample_digest(one) for one in encoded]

@@ -22,7 +22,7 @@ from edgelora.toolchain.router_fit import FitOptions, fit_router
 from edgelora.toolchain.router_losses import choose_measured, measure_losses, measuring_precision
 from edgelora.toolchain.router_sources import Source
 from edgelora.toolchain.router_targets import Matrix, fill_unmeasured
-from services.chassis.base_model import BaseModel
+from edgelora.toolchain.train import prepared_base
 
 REPORT_FILE = "report.json"
 _RECIPE = "1"
@@ -132,7 +132,7 @@ def train_router(job: RouterJob, output: Path, *, with_unseen: bool = False) -> 
         inputs_sha256=_inputs_sha256(job),
         file_sha256=hashlib.sha256(encoded).hexdigest(),
         file_bytes=len(encoded),
-        base_model=BaseModel.load(job.model_directory).name,
+        base_model=prepared_base(job.model_directory).name,
         device=device.type,
         precision=str(dtype).removeprefix("torch."),
         domains=[
@@ -218,7 +218,7 @@ def _inputs_sha256(job: RouterJob) -> str:
     """Of everything the router depends on."""
     document = {
         "recipe": _RECIPE,
-        "base": BaseModel.load(job.model_directory).digest,
+        "base": prepared_base(job.model_directory).digest,
         "precision": [str(one) for one in measuring_precision()],
         "sources": [
             [source.name, source.digest, asdict(source.card), source.conversations]

@@ -81,7 +81,7 @@ def train(
 
 def train_into(job: TrainingJob, options: TrainingOptions, directory: Path) -> TrainingReport:
     """As `train`, into an existing directory, file by file."""
-    base = _base_model(job.model_directory)
+    base = prepared_base(job.model_directory)
     options.check(base.targets)
     tokenizer = load_tokenizer(job.model_directory)
     train_data = _encode_file(job.train_file, tokenizer, options.max_example_tokens)
@@ -156,7 +156,8 @@ def train_into(job: TrainingJob, options: TrainingOptions, directory: Path) -> T
     return report
 
 
-def _base_model(directory: Path) -> BaseModel:
+def prepared_base(directory: Path) -> BaseModel:
+    """Describes a prepared model with fp32 weights. Raises ToolchainError when it is not there."""
     try:
         base = BaseModel.load(directory)
         base.verify_file(directory, FLOAT32_FILE)
