@@ -43,7 +43,7 @@ class _Listing:
         self._candidates = [
             RouteCandidate(
                 digest=f"sha256:{number:064x}",
-                rank=16,
+                lowest_rank=16,
                 description=card.description,
                 example_prompts=card.examples,
             )

@@ -137,18 +137,18 @@ class ListCandidatesResponse(_message.Message):
     def __init__(self, candidates: _Optional[_Iterable[_Union[RouteCandidate, _Mapping]]] = ..., version: _Optional[str] = ..., resident_digests: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RouteCandidate(_message.Message):
-    __slots__ = ("digest", "alias", "rank", "description", "example_prompts")
+    __slots__ = ("digest", "alias", "lowest_rank", "description", "example_prompts")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     ALIAS_FIELD_NUMBER: _ClassVar[int]
-    RANK_FIELD_NUMBER: _ClassVar[int]
+    LOWEST_RANK_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     EXAMPLE_PROMPTS_FIELD_NUMBER: _ClassVar[int]
     digest: str
     alias: str
-    rank: int
+    lowest_rank: int
     description: str
     example_prompts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, digest: _Optional[str] = ..., alias: _Optional[str] = ..., rank: _Optional[int] = ..., description: _Optional[str] = ..., example_prompts: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, digest: _Optional[str] = ..., alias: _Optional[str] = ..., lowest_rank: _Optional[int] = ..., description: _Optional[str] = ..., example_prompts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WorkerResidency(_message.Message):
     __slots__ = ("worker", "num_resident")

@@ -98,7 +98,7 @@ def candidate_message(candidate: Candidate) -> pb.RouteCandidate:
     return pb.RouteCandidate(
         digest=candidate.digest,
         alias=candidate.alias or "",
-        rank=candidate.rank,
+        lowest_rank=candidate.lowest_rank,
         description=candidate.description,
         example_prompts=candidate.example_prompts,
     )

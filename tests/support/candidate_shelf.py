@@ -33,7 +33,7 @@ class CandidateShelf:
     def put(self, tenant_id: str, number: int, *examples: str, **fields) -> str:
         """Registers an adapter, or changes its card; returns its digest."""
         digest = digest_of(number)
-        values = {"alias": f"a{number}", "rank": 8} | fields
+        values = {"alias": f"a{number}", "lowest_rank": 8} | fields
         candidate = RouteCandidate(digest=digest, example_prompts=examples, **values)
         self._owned.setdefault(tenant_id, {})[digest] = candidate
         self._versions[tenant_id] = self._versions.get(tenant_id, 0) + 1

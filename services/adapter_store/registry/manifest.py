@@ -94,7 +94,8 @@ class Candidate:
     digest: str
     alias: str | None
     """Its first one by name."""
-    rank: int
+    lowest_rank: int
+    """It can be served with: its own, or that of a lower-rank version."""
     description: str
     example_prompts: tuple[str, ...]
     """Of its card; empty when it has none."""

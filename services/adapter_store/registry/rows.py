@@ -34,7 +34,11 @@ EVICTABLE_COLUMNS = (
 )
 """Of adapters and contents, grouped by digest; rows for `evictable_of`."""
 CANDIDATES = """
-SELECT adapters.digest, rank, description, example_prompts,
+SELECT adapters.digest, description, example_prompts,
+    min(rank, coalesce(
+        (SELECT min(cut.rank) FROM versions AS links JOIN contents AS cut USING (digest)
+         WHERE links.tenant = adapters.tenant AND links.version_of = adapters.digest
+         AND cut.base_digest = :base), rank)),
     (SELECT min(name) FROM aliases INDEXED BY aliases_by_digest
      WHERE aliases.tenant = adapters.tenant AND aliases.digest = adapters.digest
      AND name <> :auto) AS alias
@@ -140,9 +144,9 @@ def candidate_of(row: Sequence[Any]) -> Candidate:
     """A row of CANDIDATES as a candidate."""
     return Candidate(
         digest=row[0],
-        rank=row[1],
-        description=row[2],
-        example_prompts=() if row[3] is None else tuple(json.loads(row[3])),
+        description=row[1],
+        example_prompts=() if row[2] is None else tuple(json.loads(row[2])),
+        lowest_rank=row[3],
         alias=row[4],
     )
 

@@ -65,8 +65,9 @@ class AdapterChoice:
     ) -> Choice:
         """Chooses for a text of the tenant that the claim names.
 
-        `max_rank`: adapters of a higher rank are not to be had; None: all are. `on_their_way`:
-        asked last of all for what the tenant's other requests use, which is being loaded.
+        `max_rank`: adapters that need a higher rank are not to be had; None: all are.
+        `on_their_way`: asked last of all for what the tenant's other requests use, which is being
+        loaded.
 
         Raises RouterMissingError, and what the store raised.
         """

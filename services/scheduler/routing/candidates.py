@@ -40,7 +40,8 @@ class Candidate:
     digest: str
     alias: str
     """Empty when it has none."""
-    rank: int
+    lowest_rank: int
+    """With which it can be served, a lower-rank version in its place."""
     card: bytes
     """Hash of its description and example prompts."""
     prototype: Prototype
@@ -95,8 +96,8 @@ class CandidateCache:
     ) -> tuple[CandidateSet, frozenset[str]]:
         """Returns the tenant's candidates as they are now, and which digests are resident.
 
-        `max_rank`: adapters of a higher rank are left out; None: none is. Raises what the store
-        raised.
+        `max_rank`: adapters that need a higher rank are left out; None: none is. Raises what the
+        store raised.
         """
         entry = self._entries.setdefault(tenant_id, _Entry())
         self._entries.move_to_end(tenant_id)
@@ -156,7 +157,9 @@ def _assemble(
     everyone: Sequence[Candidate], version: str, router: Router, max_rank: int | None
 ) -> CandidateSet:
     candidates = [
-        candidate for candidate in everyone if max_rank is None or 0 < candidate.rank <= max_rank
+        candidate
+        for candidate in everyone
+        if max_rank is None or 0 < candidate.lowest_rank <= max_rank
     ]
     return CandidateSet(
         router=router,
@@ -208,7 +211,7 @@ def _candidate(listed: RouteCandidate, card: bytes, prototype: Prototype) -> Can
     return Candidate(
         digest=listed.digest,
         alias=listed.alias,
-        rank=listed.rank,
+        lowest_rank=listed.lowest_rank,
         card=card,
         prototype=prototype,
     )

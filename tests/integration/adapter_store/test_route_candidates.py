@@ -33,11 +33,33 @@ async def test_candidates_have_an_alias_or_a_card_newest_first(client):
     assert [each.digest for each in found] == [carded, mail]
     assert lower.adapter.digest not in [each.digest for each in found]
     assert found[0] == pb.RouteCandidate(
-        digest=carded, rank=4, description="Cooks.", example_prompts=["Cook", "Bake"]
+        digest=carded, lowest_rank=4, description="Cooks.", example_prompts=["Cook", "Bake"]
     )
     assert found[1] == pb.RouteCandidate(
-        digest=mail, alias="letters", rank=4, description="Writes."
+        digest=mail, alias="letters", lowest_rank=2, description="Writes."
     )
+
+
+async def test_lowest_rank_is_of_the_smallest_version_for_this_base_model_T34(client, store):
+    async def lowest_rank(tenant_id):
+        (found,) = (await client.candidates(tenant_id)).candidates
+        return found.lowest_rank
+
+    big = (await client.register("a", ranked_adapter(8), alias="big")).adapter.digest
+    assert await lowest_rank("a") == 8
+    four = await client.register("a", ranked_adapter(4), version_of_digest=big)
+    await client.register("a", ranked_adapter(2), version_of_digest=big)
+    assert await lowest_rank("a") == 2
+    await client.register("b", ranked_adapter(8), alias="big")
+    assert await lowest_rank("b") == 8, "versions are each tenant's own"
+    store.kill()
+    store.use_base(tiny_base("sha256:" + "9" * 64))
+    await store.start()
+    for rank, fields in ((8, {}), (4, {"version_of_digest": big})):
+        await client.register("a", ranked_adapter(rank), **fields)
+    assert await lowest_rank("a") == 4
+    await client.delete("a", four.adapter.digest)
+    assert await lowest_rank("a") == 8
 
 
 async def test_only_what_changed_is_told_again(client):

@@ -118,8 +118,8 @@ async def test_a_resident_stranger_is_not_taken(choice, shelf):
 
 async def test_adapters_above_the_ceiling_are_out_before_anything_is_scored(choice, shelf):
     text = "Write an e-mail to Tom about Friday"
-    shelf.put("acme", 1, *MAIL, text, rank=32)
-    small = shelf.put("acme", 2, *MAIL, rank=16)
+    shelf.put("acme", 1, *MAIL, text, lowest_rank=32)
+    small = shelf.put("acme", 2, *MAIL, lowest_rank=16)
     made = await choose(choice, text, max_rank=16)
     assert (chosen(made), made.num_candidates) == ([small], 1)
     assert (await choose(choice, text, max_rank=8)).reason is Reason.BASE

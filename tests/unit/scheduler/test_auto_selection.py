@@ -122,8 +122,8 @@ async def test_the_base_model_is_no_selection(auto):
 
 
 async def test_a_warm_device_leaves_the_high_ranks_out(auto, shelf, pressure):
-    large = shelf.put("acme", 1, TEXT, rank=64)
-    small = shelf.put("acme", 2, TEXT, rank=16)
+    large = shelf.put("acme", 1, TEXT, lowest_rank=64)
+    small = shelf.put("acme", 2, TEXT, lowest_rank=16)
 
     async def served() -> set[str]:
         selections, _ = await choose(auto, AUTO)

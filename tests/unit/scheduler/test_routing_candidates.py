@@ -187,8 +187,11 @@ async def test_a_store_that_is_away_is_told(shelf):
 
 
 async def test_adapters_above_the_ceiling_or_of_unknown_rank_are_left_out(shelf):
-    ranks = {8: shelf.put("a", 1, "one", rank=8), 16: shelf.put("a", 2, "two", rank=16)}
-    unknown = shelf.put("a", 3, "three", rank=0)
+    ranks = {
+        8: shelf.put("a", 1, "one", lowest_rank=8),
+        16: shelf.put("a", 2, "two", lowest_rank=16),
+    }
+    unknown = shelf.put("a", 3, "three", lowest_rank=0)
     cache, router = CandidateCache(shelf), CountingRouter()
 
     async def under(max_rank: int | None):
