@@ -92,6 +92,10 @@ _CLASS_OF_PLAIN_CODE: Mapping[grpc.StatusCode, type[EdgeLoraError]] = {
     grpc.StatusCode.UNAUTHENTICATED: UnauthenticatedError,
 }
 """Statuses gRPC itself makes, which carry no ErrorInfo."""
+_PLAIN_WORDS: Mapping[grpc.StatusCode, str] = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: "the deadline passed: allow more time, or try again later"
+}
+"""Where gRPC's own words tell no remedy."""
 
 
 def to_status(error: EdgeLoraError) -> status_pb2.Status:
@@ -122,7 +126,7 @@ def from_rpc_error(error: grpc.RpcError) -> EdgeLoraError:
         status = None
     if status is None:
         plain = _CLASS_OF_PLAIN_CODE.get(code, InternalError)
-        return plain(details or code.name)
+        return plain(_PLAIN_WORDS.get(code) or details or code.name)
     return from_status(status)
 
 

@@ -17,7 +17,7 @@ from edgelora.cli.node_call import call_node
 from edgelora.cli.output import output_console, print_json, progress_console
 from edgelora.cli.places import admin_options, admin_target, connection_options, json_option
 from edgelora.client import AdminClient
-from edgelora.errors import ServiceUnavailableError
+from edgelora.errors import DeadlineExceededError, ServiceUnavailableError
 from edgelora.v1.monitor_service_pb2 import BatteryState
 
 MIN_INTERVAL_S = 0.1
@@ -145,7 +145,7 @@ def report(
 async def _tell(
     address: str, tell: Callable[[AdminClient], Awaitable[None]], every_s: float | None
 ) -> None:
-    """Reports once, or for ever; then a node that restarts meanwhile is waited for."""
+    """Reports once, or for ever; then a node that restarts or hangs meanwhile is waited for."""
     async with AdminClient(address) as admin:
         await tell(admin)
         if every_s is None:
@@ -156,5 +156,5 @@ async def _tell(
             await asyncio.sleep(every_s)
             try:
                 await tell(admin)
-            except ServiceUnavailableError as error:
+            except (ServiceUnavailableError, DeadlineExceededError) as error:
                 console.print(error.message)

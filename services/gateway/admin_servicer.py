@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from edgelora.errors import DeadlineExceededError
 from edgelora.v1 import admin_service_pb2 as pb
 from edgelora.v1 import admin_service_pb2_grpc as rpc
 from edgelora.v1.monitor_service_pb2 import DeviceReport, ReportReadingsRequest
@@ -23,7 +24,7 @@ from services.gateway.tenant_registry import (
     Tenant,
     TenantRegistry,
 )
-from services.gateway.upstream import Upstream, errors_of
+from services.gateway.upstream import Upstream, errors_of, unavailable
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 _REPORT_S = 2.0
@@ -77,10 +78,15 @@ class AdminServicer(rpc.AdminServiceServicer):
         report.expires_at_boot_s = boot_clock_s() + _REPORT_S
         sealed = seal_device_report(self._sealer, report)
         monitor = await self._upstream.monitor()
-        with errors_of("monitor"):
-            await monitor.ReportReadings(
-                ReportReadingsRequest(report=sealed), timeout=_REPORT_S, metadata=call_metadata()
-            )
+        try:
+            with errors_of("monitor"):
+                await monitor.ReportReadings(
+                    ReportReadingsRequest(report=sealed),
+                    timeout=_REPORT_S,
+                    metadata=call_metadata(),
+                )
+        except DeadlineExceededError:
+            raise unavailable("monitor") from None  # the limit is ours, not the caller's
         return pb.ReportDeviceResponse()
 
 

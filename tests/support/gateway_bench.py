@@ -108,13 +108,13 @@ class GatewayBench:
             "INTERVAL": "50ms",
             **settings,
         }
-        monitor = ServiceProcess(
+        self.monitor = ServiceProcess(
             "services.monitor",
             environ={f"EDGELORA_MONITOR_{name}": value for name, value in environ.items()},
             logs=self.directory,
         )
-        self.ends_with(monitor)
-        monitor.wait_until_serving(self.address("monitor"))
+        self.ends_with(self.monitor)
+        self.monitor.wait_until_serving(self.address("monitor"))
         return sysfs
 
     def gateway_environ(self, **settings: str) -> dict[str, str]:

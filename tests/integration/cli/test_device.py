@@ -105,8 +105,14 @@ async def test_every_keeps_a_source_alive_until_interrupted(command):
     await shown_when(
         command, r"temperature CRITICAL for ([2-9]|\d\d) s"
     )  # four times as long as one counts
+    command.gateway.monitor.pause()
+    err = await reporter.stderr.readuntil(b"the monitor does not answer")
+    command.gateway.monitor.resume()
+    await command.until_ready("monitor")
+    await shown_when(command, r"temperature CRITICAL for ([2-9]|\d\d) s")
     reporter.send_signal(signal.SIGINT)
-    _, err = await reporter.communicate()
+    _, rest = await reporter.communicate()
+    err += rest
     assert reporter.returncode == 130
     assert b"until Ctrl-C" in err
     await shown_when(command, "vehicle/cabin gives no reading any more")

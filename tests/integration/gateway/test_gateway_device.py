@@ -82,3 +82,13 @@ async def test_without_a_monitor_the_operator_is_told_and_the_state_is_absent(ga
         await admin.report_device("vehicle", battery_charge=0.5)
     status = await client.status()
     assert not status.HasField("pressure")
+
+
+async def test_a_monitor_that_hangs_does_not_answer_either(node):
+    admin = await node.admin()
+    await admin.report_device("vehicle", battery_charge=0.5)
+    node.monitor.pause()
+    with pytest.raises(ServiceUnavailableError, match="the monitor does not answer: try again"):
+        await admin.report_device("vehicle", battery_charge=0.5)
+    node.monitor.resume()
+    await admin.report_device("vehicle", battery_charge=0.5)

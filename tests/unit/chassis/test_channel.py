@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from edgelora.connection import NodeConnection
-from services.chassis.channel import open_channel
+from edgelora.errors import DeadlineExceededError
+from services.chassis.channel import open_channel, translate_errors
 from tests.support.health_only_worker import make_worker
 from tests.support.tcp_proxy import TcpProxy
 
@@ -39,3 +41,12 @@ async def test_a_service_that_answers_late_is_there(slow_port):
 async def test_a_node_that_answers_late_is_there(slow_port):
     async with _HealthClient(f"127.0.0.1:{slow_port}") as client:
         assert await client.check()
+
+
+def test_a_passed_deadline_is_told_in_our_own_words_with_the_remedy():
+    for words in ("Deadline Exceeded", "Stream removed (Deadline Exceeded)", None):
+        error = grpc.aio.AioRpcError(
+            grpc.StatusCode.DEADLINE_EXCEEDED, grpc.aio.Metadata(), grpc.aio.Metadata(), words
+        )
+        with pytest.raises(DeadlineExceededError, match="allow more time"), translate_errors():
+            raise error
