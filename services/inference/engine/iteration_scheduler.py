@@ -102,6 +102,7 @@ class IterationScheduler:
         self._watermark = max(1, int(blocks.num_blocks * _WATERMARK_SHARE))
         self._turns = Turns(limits.aging_s)
         self._plan = StepPlan()
+        self._has_deferred = False
         self._now_s = 0.0
         self._wanted: frozenset[str] = frozenset()
 
@@ -298,7 +299,12 @@ class IterationScheduler:
 
     def _fill_step(self) -> None:
         running = [each for each in self.seated if each.status is SequenceStatus.RUNNING]
-        prefill = PrefillBudget(self.max_prefill_tokens, self._limits.lower_prefill_tokens, running)
+        prefill = PrefillBudget(
+            self.max_prefill_tokens,
+            self._limits.lower_prefill_tokens,
+            running,
+            may_defer=not self._has_deferred,
+        )
         room = self._limits.max_num_batched_tokens
         for sequence in running:
             is_decoding = not sequence.is_prefilling
@@ -308,6 +314,7 @@ class IterationScheduler:
             if sequence.status is SequenceStatus.RUNNING and sequence.is_prefilling:
                 self.prefixes.extend(sequence)
                 room -= self._schedule(sequence, prefill.take(sequence, room))
+        self._has_deferred = prefill.has_deferred
 
     def _schedule(self, sequence: Sequence, num_tokens: int) -> int:
         if num_tokens:

@@ -204,3 +204,21 @@ def test_a_turn_goes_before_an_interactive_prompt_with_no_more_than_its_share():
     assert budget.take(batch, 16) == 0
     batch.has_turn = True
     assert (budget.take(batch, 16), budget.take(urgent, 12)) == (4, 12)
+
+
+def test_the_prompt_of_a_tenant_that_asks_now_and_then_does_not_wait_for_a_busy_one():
+    bench = StepBench(num_blocks=64, max_num_seqs=8, budget=16)
+    busy = [bench.add([n], max_tokens=20, tenant_id="busy") for n in (1, 2)]
+    assert tokens_run(bench) == dict.fromkeys(busy, 1)
+    prompt = bench.add([3] * 6, max_tokens=20, tenant_id="busy")
+    light = bench.add([4] * 20, max_tokens=20, tenant_id="light")
+    assert tokens_run(bench) == {light: 16}
+    # Nobody is left out twice in a row, however long the other's prompt.
+    assert tokens_run(bench) == dict.fromkeys(busy, 1) | {prompt: 6, light: 4}
+    assert tokens_run(bench) == dict.fromkeys((*busy, prompt, light), 1)
+
+
+def test_prompts_of_tenants_that_are_equally_busy_run_together():
+    bench = StepBench(num_blocks=64, max_num_seqs=8, budget=16)
+    prompts = [bench.add([n] * 4, max_tokens=2, tenant_id=f"tenant {n}") for n in (1, 2, 3)]
+    assert tokens_run(bench) == dict.fromkeys(prompts, 4)
