@@ -10,6 +10,7 @@ from pathlib import Path
 
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DURATION_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST_S = 1e8
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 
@@ -75,9 +76,16 @@ class Settings:
         """A size such as `512MiB`, in bytes."""
         return int(self._with_unit(name, float(default), dict(_UNITS), "a size such as 512MiB"))
 
-    def duration_s(self, name: str, default: float) -> float:
-        """A duration such as `250ms` or `30s`, in seconds."""
-        return self._with_unit(name, default, _DURATION_UNITS, "a duration such as 250ms or 30s")
+    def duration_s(self, name: str, default: float, *, low: float = 0.0) -> float:
+        """A duration such as `250ms` or `30s`, in seconds; at least `low`, at most some years."""
+        form = "a duration such as 250ms or 30s"
+        seconds = self._with_unit(name, default, _DURATION_UNITS, form)
+        if not low <= seconds <= _LONGEST_S:
+            self._errors.append(
+                f"{self._prefix}{name} must be from {low:g} to {_LONGEST_S:.0f} seconds"
+            )
+            return default
+        return seconds
 
     def path(self, name: str, default: Path | None = None) -> Path:
         """A path. Without a default it is required."""

@@ -13,6 +13,8 @@ Meaning = Literal["normal", "cautious", "elevated", "critical"]
 """What an unknown dimension is taken for."""
 
 _LOWEST_SHARE = 0.01
+_LOWEST_SILENCE_S = 1.5
+"""The monitor repeats itself every second."""
 _MAX_RANK = 4096
 _MAX_TOKENS = 2**20
 _MAX_PLACES = 4096
@@ -46,7 +48,8 @@ class PressureSettings:
     retry_after_s: float
     """PRESSURE_RETRY_AFTER (10s): what a refused caller is told to wait."""
     silence_s: float
-    """PRESSURE_SILENCE (3s): a monitor that says nothing for so long leaves all unknown."""
+    """PRESSURE_SILENCE (3s): a monitor that says nothing for so long leaves all unknown; at least
+    1.5 s, since the monitor repeats itself every second."""
 
     @classmethod
     def read(cls, settings: Settings) -> PressureSettings:
@@ -84,5 +87,5 @@ class PressureSettings:
             cautious_places_share=share("CAUTIOUS_PLACES_SHARE"),
             unknown={dimension: unknown(dimension) for dimension in Dimension},
             retry_after_s=settings.duration_s("PRESSURE_RETRY_AFTER", 10.0),
-            silence_s=settings.duration_s("PRESSURE_SILENCE", 3.0),
+            silence_s=settings.duration_s("PRESSURE_SILENCE", 3.0, low=_LOWEST_SILENCE_S),
         )

@@ -38,6 +38,22 @@ def test_workers_that_can_not_be_read(environ, workers):
         SchedulerConfig.from_env(environ)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PRESSURE_SILENCE", "1s"),
+        ("LEASE", "0s"),
+        ("LEASE", "9" * 400 + "s"),
+        ("HEARTBEAT", "0"),
+        ("STORE_TIMEOUT", "0ms"),
+    ],
+)
+def test_durations_that_nothing_could_work_with(environ, name, value):
+    environ[f"EDGELORA_SCHEDULER_{name}"] = value
+    with pytest.raises(ConfigError, match=rf"{name} must be from [0-9.]+ to 100000000 seconds"):
+        SchedulerConfig.from_env(environ)
+
+
 def test_every_mistake_is_reported():
     with pytest.raises(ConfigError) as caught:
         SchedulerConfig.from_env(
