@@ -6,6 +6,7 @@ nothing has changed.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -15,6 +16,8 @@ from services.adapter_store.registry.registry import Registry
 from services.adapter_store.residency import Residency
 
 MAX_CANDIDATES = 256
+MAX_TENANTS = 256
+"""Whose digests are remembered: about 40 KB of the largest; of others they are read each time."""
 _MAX_PROMPT_BYTES = 2 << 20
 """Of all example prompts together: a message holds 4 MiB."""
 
@@ -47,8 +50,8 @@ class Candidates:
         self._boot_clock_s = boot_clock_s
         # Another process may serve another base model, or another registry.
         self._epoch = uuid4().hex
-        self._digests: dict[str, tuple[int, frozenset[str]]] = {}
-        """Tenant -> the number of its changes, and its candidates then."""
+        self._digests: OrderedDict[str, tuple[int, frozenset[str]]] = OrderedDict()
+        """Tenant -> the number of its changes, and its candidates then; last asked, last."""
 
     def of(self, tenant_id: str, known_version: str) -> CandidateList:
         """A tenant's candidates, but for an asker that has them in this version."""
@@ -61,6 +64,9 @@ class Candidates:
             candidates = self._registry.candidates(tenant_id, self._base_digest, MAX_CANDIDATES)
             digests = frozenset(candidate.digest for candidate in candidates)
             self._digests[tenant_id] = number, digests
+        self._digests.move_to_end(tenant_id)
+        if len(self._digests) > MAX_TENANTS:
+            self._digests.popitem(last=False)
         return CandidateList(
             version=version,
             candidates=None if version == known_version else _bounded(candidates or ()),
