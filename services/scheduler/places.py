@@ -16,6 +16,9 @@ from dataclasses import dataclass
 
 from services.scheduler.request import Priority
 
+_ROUNDING = 1e-9
+"""29 places are 58 % of 50, in floating point too."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceLimits:
@@ -28,7 +31,7 @@ class PlaceLimits:
 
     def places_of(self, max_running: int) -> int:
         """Returns how many of a worker's places may be taken."""
-        return max(1, math.floor(max_running * self.share))
+        return max(1, math.floor(max_running * self.share + _ROUNDING))
 
 
 def num_free_places(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from services.inference.engine.run_limits import RunLimits
 from services.scheduler.places import PlaceLimits
 from services.scheduler.request import Priority
 from tests.support.schedules import make_request, make_schedule
@@ -27,6 +28,16 @@ def test_a_share_of_the_places_remains_and_never_none(share, places):
     assert len(granted_classes(schedule)) == places
     schedule.limit_places(PlaceLimits())
     assert len(granted_classes(schedule)) == 4 - places
+
+
+@pytest.mark.parametrize("num_places", [1, 7, 50, 100, 4096])
+def test_a_share_is_the_same_of_places_and_of_sequences(num_places):
+    for percent in range(1, 101):
+        expected = max(1, num_places * percent // 100)
+        share = percent / 100
+        whole = RunLimits(max_num_seqs=num_places, max_prefill_tokens=1, num_threads=1)
+        assert PlaceLimits(share=share).places_of(num_places) == expected
+        assert whole.reduced(seqs=share, prefill=1, threads=1).max_num_seqs == expected
 
 
 def test_running_requests_keep_their_places():
