@@ -88,6 +88,7 @@ async def main(environ: Mapping[str, str]) -> None:
             AutoSelection(choice, pressure, partial(adapters_in_use, schedule), boot_clock_s),
             sealer,
             boot_clock_s,
+            ticket_s=config.ticket_s,
         )
         host.add(add_SchedulerServiceServicer_to_server, servicer, "edgelora.v1.SchedulerService")
         async with host.serving(), asyncio.TaskGroup() as group:

@@ -38,7 +38,11 @@ class SchedulerConfig:
     BATCH_AGING (15s): longest time without a grant before the class goes first once.
     RETRY_AFTER (1s): the least a caller is told to wait whom a full queue refused."""
     lease_s: float
-    """LEASE: how long a ticket holds without Renew, default 30s."""
+    """LEASE: how long a place is held without Renew, default 10s: what a gateway that was killed
+    had granted is free again after that."""
+    ticket_s: float
+    """TICKET: how long a worker and the store take a ticket, default 30s: as long as an adapter
+    may take to come from its remote."""
     load_factor: float
     """LOAD_FACTOR: how far above the mean adapters may pull a worker's load, default 1.25."""
     no_worker_limit_s: float
@@ -84,7 +88,8 @@ class SchedulerConfig:
                 },
                 retry_after_s=settings.duration_s("RETRY_AFTER", 1.0),
             ),
-            lease_s=settings.duration_s("LEASE", 30.0, low=0.1),
+            lease_s=settings.duration_s("LEASE", 10.0, low=0.1),
+            ticket_s=settings.duration_s("TICKET", 30.0, low=0.1),
             load_factor=settings.number("LOAD_FACTOR", 1.25, low=1.0, high=1000.0),
             no_worker_limit_s=settings.duration_s("NO_WORKER_LIMIT", 5.0),
             store_timeout_s=settings.duration_s("STORE_TIMEOUT", 2.0, low=0.01),

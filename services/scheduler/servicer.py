@@ -45,7 +45,10 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         auto: AutoSelection,
         sealer: Sealer,
         clock: Callable[[], float],
+        *,
+        ticket_s: float,
     ) -> None:
+        """`ticket_s`: how long a ticket is good for, whatever becomes of its lease."""
         self._dispatcher = dispatcher
         self._schedule = schedule
         self._pressure = pressure
@@ -53,6 +56,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         self._auto = auto
         self._sealer = sealer
         self._clock = clock
+        self._ticket_s = ticket_s
 
     async def Acquire(
         self, request: pb.AcquireRequest, context: _Context
@@ -193,7 +197,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
             adapters=serving.adapters,
             priority=PriorityClass.Name(granted.priority),
             max_output_tokens=serving.max_output_tokens,
-            expires_at_boot_s=lease.expires_at_s,
+            expires_at_boot_s=lease.granted_at_s + self._ticket_s,
         )
         return pb.AcquireResponse(
             granted=pb.Granted(

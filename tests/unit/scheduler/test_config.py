@@ -26,7 +26,8 @@ def test_defaults(environ):
     config = SchedulerConfig.from_env(environ)
     assert config.workers == {"cpu0": "unix:/run/i0.sock", "cpu1": "localhost:7000"}
     assert config.max_running_per_worker == 16
-    assert config.lease_s == 30.0
+    assert config.lease_s == 10.0
+    assert config.ticket_s == 30.0
     assert config.limits.aging_s == {Priority.BACKGROUND: 5.0, Priority.BATCH: 15.0}
     assert "kkkk" not in repr(config)
 
