@@ -68,8 +68,9 @@ class EdgeLoraClient(NodeConnection):
     ) -> AsyncGenerator[GenerationEvent, None]:
         """Continues a prompt: Accepted, then Deltas, then Usage and Done.
 
-        `user` names who of the tenant's people asks, in at most 64 characters; the node uses it
-        only to forecast which adapter comes next. `degradation` says what to do while the device
+        `priority` is the request's class: interactive goes before background, background before
+        batch. `user` names who of the tenant's people asks, in at most 64 characters; the node uses
+        it only to forecast which adapter comes next. `degradation` says what to do while the device
         is under pressure; what was done is in Accepted.
 
         Done comes only after a complete answer; anything else raises. Leaving the loop early

@@ -174,7 +174,9 @@ def to_selections(adapters: Adapters) -> list[AdapterSelection]:
 
 
 def to_priority(priority: Priority) -> PriorityClass:
-    """The wire form of a priority."""
+    """The wire form of a priority. Raises ValueError for one there is not."""
+    if priority not in _PRIORITIES:
+        raise ValueError(f"priority has to be one of {', '.join(_PRIORITIES)}")
     return _PRIORITIES[priority]
 
 

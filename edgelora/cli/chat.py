@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -21,7 +21,7 @@ from edgelora.cli.output import counted, print_json, printable, progress_console
 from edgelora.cli.places import Connection, connection, connection_options, json_option
 from edgelora.client import EdgeLoraClient
 from edgelora.degradation import DegradationPreference
-from edgelora.generation import Accepted, Delta, Done, GenerationOptions, Usage
+from edgelora.generation import Accepted, Delta, Done, GenerationOptions, Priority, Usage
 from edgelora.routed import Routing
 
 _PROMPT = "you> "
@@ -53,6 +53,13 @@ _HELP = (
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True))
 @click.option("--seed", type=click.IntRange(min=0))
 @click.option(
+    "--priority",
+    type=click.Choice(get_args(Priority)),
+    default="interactive",
+    show_default=True,
+    help="The request's class: batch waits for background, both for interactive.",
+)
+@click.option(
     "--user",
     default="",
     help="Who of the tenant's people asks: helps to forecast which adapter comes next.",
@@ -78,6 +85,7 @@ def chat(
     temperature: float,
     top_p: float | None,
     seed: int | None,
+    priority: Priority,
     user: str,
     no_degraded: bool,
     fallback: str,
@@ -103,6 +111,7 @@ def chat(
             max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
         ),
         system=system,
+        priority=priority,
         user=user,
         degradation=DegradationPreference(is_refused=no_degraded, fallback_adapter=fallback),
     )
@@ -211,6 +220,7 @@ async def _answer(
                 session.messages_with(message),
                 adapters=session.selection,
                 options=session.options,
+                priority=session.priority,
                 user=session.user,
                 degradation=session.degradation,
             )
@@ -254,14 +264,14 @@ async def _answer(
 
 
 def routing_note(routing: Routing) -> str:
-    """Says what the router chose, for example `(auto: email 0.82, base 0.18, 1.3 ms)`."""
+    """Says what the router chose, for example `(auto: email 0.82, base 0.18, chosen in 1.3 ms)`."""
     parts = [
         f"{printable(each.alias) or each.digest[:_SHOWN_DIGEST_CHARS]} {each.share:.2f}"
         for each in routing.adapters
     ]
     if routing.base_share > 0:
         parts.append(f"base {routing.base_share:.2f}")
-    return f"(auto: {', '.join(parts)}, {routing.decision_s * 1000:.1f} ms)"
+    return f"(auto: {', '.join(parts)}, chosen in {routing.decision_s * 1000:.1f} ms)"
 
 
 def _note_cut(document: dict[str, Any], options: GenerationOptions) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from edgelora.adapter_names import AUTO
 from edgelora.cli.errors import CliError
 from edgelora.degradation import DegradationPreference
-from edgelora.generation import Adapters, GenerationOptions
+from edgelora.generation import Adapters, GenerationOptions, Priority
 
 MAX_STRENGTH = 2.0
 
@@ -24,6 +24,7 @@ class ChatSession:
     system: str | None
     user: str
     """Who of the tenant's people asks; may be empty."""
+    priority: Priority = "interactive"
     degradation: DegradationPreference = field(default_factory=DegradationPreference)
     """What to do while the device is under pressure."""
     _turns: list[tuple[str, str]] = field(default_factory=list)

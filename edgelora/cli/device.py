@@ -120,6 +120,8 @@ def report(
     A report is good for 3 s. A source that falls silent is unknown until it reports again or is
     withdrawn. Works for whoever may open the admin socket: the user that runs the stack.
     """
+    if not (withdraw or temperatures or battery is not None or state):
+        raise click.UsageError("give --battery, --temperature or --withdraw: what does it report?")
     if withdraw and (battery is not None or state or temperatures or every_s):
         raise click.UsageError("--withdraw takes no readings: report, or withdraw")
 
@@ -135,11 +137,15 @@ def report(
         )
 
     asyncio.run(_tell(admin_target(admin_address, home), tell, every_s))
-    done = "withdrew" if withdraw else "reported"
     if as_json:
         print_json({"source": source, "is_withdrawn": withdraw})
+    elif withdraw:
+        click.echo(f"withdrew {source}")
     else:
-        click.echo(f"{done} {source}")
+        click.echo(
+            f"reported {source}: unknown in a few seconds, until it reports again (--every 1s) "
+            "or is withdrawn (--withdraw)"
+        )
 
 
 async def _tell(

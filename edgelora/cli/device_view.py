@@ -31,8 +31,7 @@ def reading_lines(device: DeviceSnapshot) -> Iterator[str]:
     """What the sensors tell."""
     yield (
         f"processor {_number(device, 'cpu_utilisation', '{:.0f} %', 100)} busy, "
-        f"{_number(device, 'cpu_frequency_hz', '{:.1f} GHz', 1e-9)} of "
-        f"{_number(device, 'cpu_max_frequency_hz', '{:.1f} GHz', 1e-9)}, {device.num_cores} cores"
+        f"{_frequency(device)}, {device.num_cores} cores"
     )
     yield (
         f"memory    {_number(device, 'memory_available_bytes', '{:.1f} GB', 1e-9)} of "
@@ -53,9 +52,18 @@ def reading_lines(device: DeviceSnapshot) -> Iterator[str]:
         yield f"reports   {source}"
 
 
+def _frequency(device: DeviceSnapshot) -> str:
+    if not device.HasField("cpu_frequency_hz"):
+        return "frequency unknown"
+    return (
+        f"{_number(device, 'cpu_frequency_hz', '{:.1f} GHz', 1e-9)} of "
+        f"{_number(device, 'cpu_max_frequency_hz', '{:.1f} GHz', 1e-9)}"
+    )
+
+
 def _battery(device: DeviceSnapshot) -> str:
     if not device.HasField("battery"):
-        return "none, or unknown"
+        return "none that can be read"
     state = BatteryState.Name(device.battery.state).removeprefix("BATTERY_STATE_")
     return (
         f"{_number(device.battery, 'charge', '{:.0f} %', 100)}, "

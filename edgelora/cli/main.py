@@ -91,6 +91,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.UsageError as error:
+        # A group without a command: its help, as click lays it out. Before click 8.2 no error.
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+            error.show()
+            return EXIT_USAGE
         return _fail(_usage_text(error), EXIT_USAGE)
     except click.ClickException as error:
         return _fail(error.format_message(), EXIT_ERROR)

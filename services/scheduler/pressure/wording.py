@@ -38,15 +38,15 @@ def _limits(restriction: Restriction) -> list[str]:
     if restriction.max_rank is not None:
         limits.append(f"adapters above rank {restriction.max_rank} are off")
     for share, name in (
-        (restriction.places_share, "places"),
-        (restriction.prefill_share, "prefill"),
+        (restriction.places_share, "requests at once"),
+        (restriction.prefill_share, "prompt tokens in a step"),
         (restriction.threads_share, "threads"),
     ):
         if share < 1.0:
             limits.append(f"{share * 100:.0f} % of the {name}")
     if restriction.max_lower_running is not None and not restriction.refused:
         limits.append(
-            f"{restriction.max_lower_running} places for background and batch requests together"
+            f"at most {restriction.max_lower_running} background and batch requests at once"
         )
     if restriction.max_output_tokens is not None:
         limits.append(f"answers of at most {restriction.max_output_tokens} tokens")

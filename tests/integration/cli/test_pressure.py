@@ -47,6 +47,17 @@ async def test_chat_says_in_a_plain_line_what_is_off(hot):
     assert hot.err == ""
 
 
+async def test_chat_asks_in_the_class_that_is_given(command):
+    gateway = command.gateway
+    gateway.scheduler.kill()
+    gateway.start_scheduler(BATTERY_UNKNOWN="critical")
+    await gateway.wait_for_queues(lambda queues: bool(queues.restrictions))
+    await command.until_ready("scheduler")
+    await command("chat", "-m", "Hi", "--priority", "batch", status=1)
+    assert "battery unknown for " in command.err
+    assert "no new background and batch requests: try again in 10 s" in command.err
+
+
 async def test_chat_can_refuse_anything_less(hot):
     await hot("chat", "-m", "Hi", "-a", "email", "--no-degraded", status=1)
     assert "adapters[0] is off" in hot.err

@@ -230,7 +230,7 @@ async def test_before_the_monitor_speaks_everything_is_unknown(bench):
     await bench.start(MAX_RUNNING_PER_WORKER="4", **CAUTIOUS)
     said = await rules(bench, "temperature_unknown", "memory_unknown", "battery_unknown")
     assert said[0].startswith("temperature unknown for ")
-    assert said[0].endswith(": 50 % of the places")
+    assert said[0].endswith(": 50 % of the requests at once")
     for _ in range(2):
         await bench.acquire()
     await bench.queue()

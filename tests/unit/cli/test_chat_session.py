@@ -87,9 +87,17 @@ def routing(adapters, base_share):
 @pytest.mark.parametrize(
     ("adapters", "base_share", "note"),
     [
-        ([("sha256:" + "a" * 64, "email", 0.82)], 0.18, "(auto: email 0.82, base 0.18, 1.3 ms)"),
-        ([("sha256:" + "a" * 64, "", 1.0)], 0.0, "(auto: sha256:aaaaaaaaaaaa 1.00, 1.3 ms)"),
-        ([], 1.0, "(auto: base 1.00, 1.3 ms)"),
+        (
+            [("sha256:" + "a" * 64, "email", 0.82)],
+            0.18,
+            "(auto: email 0.82, base 0.18, chosen in 1.3 ms)",
+        ),
+        (
+            [("sha256:" + "a" * 64, "", 1.0)],
+            0.0,
+            "(auto: sha256:aaaaaaaaaaaa 1.00, chosen in 1.3 ms)",
+        ),
+        ([], 1.0, "(auto: base 1.00, chosen in 1.3 ms)"),
     ],
 )
 def test_one_plain_line_says_what_the_router_chose(adapters, base_share, note):

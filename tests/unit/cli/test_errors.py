@@ -45,6 +45,7 @@ def fails(capsys, monkeypatch, tmp_path):
         (["tenants", "add", "x", "--max-concurrent", "0"], "see `edgelora tenants add --help`"),
         (["chat", "--temperature", "3"], "see `edgelora chat --help`"),
         (["chat", "--max-tokens", "0", "-m", "x"], "see `edgelora chat --help`"),
+        (["chat", "--priority", "urgent"], "'interactive', 'background', 'batch'"),
         (["bench", "nonsense"], "see `edgelora bench --help`"),
         (["train"], "give DATA, or --demo NAME"),
         (["train", "/etc/hostname"], "give --output DIRECTORY"),
@@ -55,6 +56,14 @@ def fails(capsys, monkeypatch, tmp_path):
 )
 def test_wrong_usage_ends_with_status_2_and_points_to_the_help(fails, arguments, words):
     assert words in fails(*arguments, status=2)
+
+
+@pytest.mark.parametrize("group", ["adapters", "device", "router"])
+def test_a_group_without_a_command_shows_its_help_in_lines(capsys, group):
+    assert run([group]) in (0, 2)  # click before 8.2 takes it for --help
+    said = "".join(capsys.readouterr())
+    assert said.startswith(f"Usage: edgelora {group} ")
+    assert "\nCommands:\n" in said
 
 
 def test_no_running_stack_is_said_with_the_remedy(fails):

@@ -90,6 +90,8 @@ def test_every_option_has_its_field():
 def test_priorities():
     assert to_priority("interactive") == PriorityClass.PRIORITY_CLASS_INTERACTIVE
     assert to_priority("batch") == PriorityClass.PRIORITY_CLASS_BATCH
+    with pytest.raises(ValueError, match="interactive, background, batch"):
+        to_priority("urgent")
 
 
 def test_events_become_plain_values():
