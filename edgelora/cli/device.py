@@ -121,7 +121,7 @@ def report(
     withdrawn. Works for whoever may open the admin socket: the user that runs the stack.
     """
     if not (withdraw or temperatures or battery is not None or state):
-        raise click.UsageError("give --battery, --temperature or --withdraw: what does it report?")
+        raise click.UsageError("give --battery, --temperature or --withdraw")
     if withdraw and (battery is not None or state or temperatures or every_s):
         raise click.UsageError("--withdraw takes no readings: report, or withdraw")
 

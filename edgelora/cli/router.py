@@ -165,17 +165,21 @@ def evaluate(
     beside other policies, and how fast they are. Without ADAPTERS: the demos.
     """
     sources = _sources(adapters, named, data, "test.jsonl")
+    from edgelora.routing import Router
+
+    path = file or layout_of(home).router_file
+    try:
+        chosen = Router.load(path) if file or path.exists() else Router.default()
+    except FileNotFoundError:
+        raise CliError("there is no router yet: `edgelora router train` makes one") from None
     # Imported only now, as above.
     import torch
 
-    from edgelora.routing import Router
     from edgelora.toolchain.router_evaluation import evaluate_router
     from edgelora.toolchain.router_sources import read_texts
 
     if threads is not None:
         torch.set_num_threads(threads)
-    path = file or layout_of(home).router_file
-    chosen = Router.load(path) if file or path.exists() else Router.default()
     found = evaluate_router(
         chosen,
         sources,
