@@ -173,13 +173,9 @@ def evaluate(
     except FileNotFoundError:
         raise CliError("there is no router yet: `edgelora router train` makes one") from None
     # Imported only now, as above.
-    import torch
-
     from edgelora.toolchain.router_evaluation import evaluate_router
     from edgelora.toolchain.router_sources import read_texts
 
-    if threads is not None:
-        torch.set_num_threads(threads)
     found = evaluate_router(
         chosen,
         sources,
@@ -187,6 +183,7 @@ def evaluate(
         model_directory=home / "models" / model,
         losses_directory=home / "router" / "losses",
         samples=samples,
+        threads=threads,
     )
     if as_json:
         print_json(asdict(found))

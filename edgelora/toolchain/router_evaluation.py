@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from edgelora.routing import Router
 from edgelora.toolchain.errors import ToolchainError
@@ -55,14 +56,18 @@ def evaluate_router(
     model_directory: Path,
     losses_directory: Path,
     samples: int,
+    threads: int | None = None,
 ) -> RouterEvaluation:
     """Routes every text of the sources by the adapters' cards, and measures some of them.
 
     `outside`: texts that no adapter is for, or none. `samples`: most texts of each domain whose
-    losses are measured. Raises ToolchainError when an adapter does not fit the model.
+    losses are measured. `threads`: of the processor; None lets torch choose. Raises ToolchainError
+    when an adapter does not fit the model.
     """
     if samples < 1:
         raise ToolchainError(f"samples is {samples}: it must be at least 1")
+    if threads is not None:
+        torch.set_num_threads(threads)
     count = len(sources)
     table = prototypes_of(router, sources)
     choices = [choose_all(router, table, source.texts) for source in sources]
