@@ -63,7 +63,7 @@ def read_sources(adapters: Mapping[str, Path], data: Mapping[str, Path]) -> list
     sources = [_read(name, adapters[name], data.get(name)) for name in sorted(adapters)]
     if len(sources) < MIN_DOMAINS:
         raise ToolchainError(
-            f"{len(sources)} adapters are given: a router needs at least {MIN_DOMAINS} domains"
+            f"a router needs at least {MIN_DOMAINS} adapters, each a domain: given {len(sources)}"
         )
     by_digest: dict[str, str] = {}
     for source in sources:

@@ -18,7 +18,7 @@ from edgelora.v1.generation_pb2 import Delta, FinishReason, PriorityClass, Usage
 class AnsweringGateway(GatewayServiceServicer):
     """Refuses the requests that `is_refused` says.
 
-    Of the others the `lost`-th is closed without an end, and the `failed`-th in an undeclared error.
+    Of the others the `lost`-th is closed without an end, the `failed`-th in an undeclared error.
     """
 
     def __init__(self, *, is_refused=lambda request: False, lost=None, failed=None):

@@ -73,14 +73,15 @@ def step_refusal(step: Step, *, retry_after_s: float, now_s: float) -> ResourceP
     return _refusal(
         step.cause,
         step.kind.name.lower(),
-        f"{what}, and the request wants all or nothing (degradation.is_refused)",
+        f"{what}, and the request accepts no less",
+        remedy="allow a degraded answer (degradation.is_refused, --no-degraded), or ",
         retry_after_s=retry_after_s,
         now_s=now_s,
     )
 
 
 def _refusal(
-    cause: Cause, step: str, what: str, *, retry_after_s: float, now_s: float
+    cause: Cause, step: str, what: str, *, remedy: str = "", retry_after_s: float, now_s: float
 ) -> ResourcePressureError:
     metadata = {
         "rule": cause.rule,
@@ -90,7 +91,7 @@ def _refusal(
     if cause.reading is not None:
         metadata["reading"] = f"{cause.reading:g}"
     return ResourcePressureError(
-        f"{say_cause(cause, now_s)}: {what}: try again in {retry_after_s:g} s",
+        f"{say_cause(cause, now_s)}: {what}: {remedy}try again in {retry_after_s:g} s",
         metadata=metadata,
         retry_after_s=retry_after_s,
     )

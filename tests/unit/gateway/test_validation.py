@@ -46,7 +46,7 @@ def test_auto_alone_leaves_the_choice_to_the_router():
 )
 def test_auto_stands_alone_and_without_a_strength(adapters, field):
     selections = [AdapterSelection(**each) for each in adapters]
-    with pytest.raises(InvalidRequestError, match="router|alone") as caught:
+    with pytest.raises(InvalidRequestError, match=r"router|alone") as caught:
         validation.check_generate(pb.GenerateRequest(prompt="Hi", adapters=selections))
     assert caught.value.field == field
 
