@@ -55,7 +55,7 @@ def _source_options(command: CommandT) -> CommandT:
     help="[default: HOME/router/router.safetensors]",
 )
 @click.option("--samples", default=100, show_default=True, help="Texts to measure of each domain.")
-@click.option("--steps", default=1500, show_default=True)
+@click.option("--steps", default=2000, show_default=True)
 @click.option("--learning-rate", default=1e-2, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--if-changed", is_flag=True, help="Leave when nothing has changed since.")

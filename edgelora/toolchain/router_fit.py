@@ -17,18 +17,18 @@ from edgelora.toolchain.router_targets import TargetRules
 from edgelora.toolchain.router_twin import Dropout, NetworkShape, RouterTwin
 
 _WARMUP_SHARE = 0.05
-_WEIGHT_DECAY = 1e-3
+_WEIGHT_DECAY = 0.3
 _MAX_GRAD_NORM = 1.0
 _STRANGE_SHARE = 0.4
 """Of the adapters, shown as if training had never seen them."""
-_DROPOUT = Dropout(ngrams=0.1, positions=0.5)
+_DROPOUT = Dropout(ngrams=0.2, positions=0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitOptions:
     """The settings of a router's training."""
 
-    steps: int = 1500
+    steps: int = 2000
     learning_rate: float = 1e-2
     seed: int = 0
     shape: NetworkShape = field(default_factory=NetworkShape)
