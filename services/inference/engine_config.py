@@ -40,6 +40,7 @@ def make_engine_config(
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             lower_prefill_tokens=config.lower_prefill_tokens,
+            tenant_prefill_tokens=config.tenant_prefill_tokens,
             slot_patience_s=config.slot_patience_s,
             aging_s=config.aging_s,
         ),

@@ -42,6 +42,7 @@ class StepLimits:
     max_num_seqs: int
     max_num_batched_tokens: int
     lower_prefill_tokens: int = 64
+    tenant_prefill_tokens: int = 128
     """Most prompt tokens of background and batch sequences."""
     slot_patience_s: float = 2.0
     aging_s: float = 15.0
@@ -302,6 +303,7 @@ class IterationScheduler:
         prefill = PrefillBudget(
             self.max_prefill_tokens,
             self._limits.lower_prefill_tokens,
+            self._limits.tenant_prefill_tokens,
             running,
             may_defer=not self._has_deferred,
         )

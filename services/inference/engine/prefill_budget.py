@@ -8,7 +8,9 @@ their place. Who has a turn (aging.py) does not wait.
 
 Among interactive requests the prompt of the tenant with the fewest sequences in the step comes
 first, and alone: a tenant that fills the node does not slow down the first token of one that asks
-now and then. What waits for that waits one step: two steps in a row never leave the same out.
+now and then. What waits for that waits one step: two steps in a row never leave the same out. And
+the prompts of a tenant with more than one sequence in the step share a bounded number of tokens,
+so that no step is long when another tenant's request arrives in it.
 """
 
 from __future__ import annotations
@@ -26,16 +28,20 @@ class PrefillBudget:
         self,
         num_tokens: int,
         num_lower_tokens: int,
+        num_shared_tokens: int,
         running: Iterable[Sequence],
         *,
         may_defer: bool = True,
     ) -> None:
-        """`num_lower_tokens`: most that are of the lower classes. `running`: all of the step.
+        """`num_lower_tokens`: most that are of the lower classes. `num_shared_tokens`: most of one
+        tenant's interactive prompts, where it has other sequences. `running`: all of the step.
 
         `may_defer`: whether interactive requests of busy tenants may wait for those of others.
         """
         self._num_tokens = num_tokens
         self._num_lower_tokens = num_lower_tokens
+        self._num_shared_tokens = num_shared_tokens
+        self._num_taken: Counter[str | None] = Counter()
         interactive = [each for each in running if each.priority is Priority.INTERACTIVE]
         asking = {each.tenant_id for each in interactive if each.is_prefilling}
         self._num_sequences = Counter(each.tenant_id for each in interactive)
@@ -69,5 +75,8 @@ class PrefillBudget:
         if sequence.priority is not Priority.INTERACTIVE:
             count = min(count, self._num_lower_tokens)
             self._num_lower_tokens -= count
+        elif self._num_sequences[tenant_id := sequence.tenant_id] > 1:
+            count = min(count, self._num_shared_tokens - self._num_taken[tenant_id])
+            self._num_taken[tenant_id] += count
         self._num_tokens -= count
         return count

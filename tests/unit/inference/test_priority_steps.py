@@ -200,7 +200,7 @@ def test_a_share_of_a_round_number_is_not_one_less_for_its_rounding():
 def test_a_turn_goes_before_an_interactive_prompt_with_no_more_than_its_share():
     urgent = Sequence(sequence_id=1, token_ids=[1] * 20)
     batch = Sequence(sequence_id=2, token_ids=[1] * 20, priority=Priority.BATCH)
-    budget = PrefillBudget(16, 4, [urgent, batch])
+    budget = PrefillBudget(16, 4, 16, [urgent, batch])
     assert budget.take(batch, 16) == 0
     batch.has_turn = True
     assert (budget.take(batch, 16), budget.take(urgent, 12)) == (4, 12)
@@ -222,3 +222,12 @@ def test_prompts_of_tenants_that_are_equally_busy_run_together():
     bench = StepBench(num_blocks=64, max_num_seqs=8, budget=16)
     prompts = [bench.add([n] * 4, max_tokens=2, tenant_id=f"tenant {n}") for n in (1, 2, 3)]
     assert tokens_run(bench) == dict.fromkeys(prompts, 4)
+
+
+def test_prompts_of_a_busy_tenant_do_not_make_a_step_long_for_who_arrives_in_it():
+    bench = StepBench(num_blocks=64, max_num_seqs=8, budget=32, tenant_prefill_tokens=6)
+    alone = bench.add([1] * 20, max_tokens=20, tenant_id="busy")
+    assert tokens_run(bench) == {alone: 20}
+    others = [bench.add([n] * 5, max_tokens=20, tenant_id="busy") for n in (2, 3)]
+    assert tokens_run(bench) == {alone: 1, others[0]: 5, others[1]: 1}
+    assert tokens_run(bench) == {alone: 1, others[0]: 1, others[1]: 4}
