@@ -48,7 +48,7 @@ def test_what_is_missing_is_named(tmp_path):
     adapters = find_adapters([DEMO])
     data = data_of(adapters)
     two = {name: adapters[name] for name in ("home", "tutor")}
-    assert "at least 3 domains" in message(two, data_of(two))
+    assert "at least 3 adapters" in message(two, data_of(two))
     assert "--data home=FILE" in message(adapters, {k: v for k, v in data.items() if k != "home"})
     assert "'cat', which is no adapter here" in message(adapters, data | {"cat": data["home"]})
     assert "same adapter" in message(
