@@ -60,7 +60,7 @@ class InferenceConfig:
     default 64."""
     tenant_prefill_tokens: int
     """TENANT_PREFILL_TOKENS: most prompt tokens of one tenant's interactive requests in one step,
-    where it has others there, default 128."""
+    where it has others there, default 64."""
     aging_s: float
     """AGING: how long a background or batch request goes unserved before it has a turn among the
     interactive ones, default 15s."""
@@ -118,7 +118,7 @@ class InferenceConfig:
                 "MAX_NUM_BATCHED_TOKENS", max(512, max_num_seqs), low=max_num_seqs, high=65536
             ),
             lower_prefill_tokens=settings.integer("LOWER_PREFILL_TOKENS", 64, low=1, high=65536),
-            tenant_prefill_tokens=settings.integer("TENANT_PREFILL_TOKENS", 128, low=1, high=65536),
+            tenant_prefill_tokens=settings.integer("TENANT_PREFILL_TOKENS", 64, low=1, high=65536),
             aging_s=settings.duration_s("AGING", 15.0),
             kv_cache_bytes=settings.size_bytes("KV_CACHE_SIZE", 512 * 2**20),
             kv_cache_dtype=settings.choice("KV_CACHE_DTYPE", "float16", KV_CACHE_DTYPES),

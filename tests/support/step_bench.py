@@ -65,7 +65,7 @@ class StepBench:
         max_num_seqs: int = 3,
         budget: int = 8,
         lower_prefill_tokens: int = 64,
-        tenant_prefill_tokens: int = 128,
+        tenant_prefill_tokens: int = 64,
         aging_s: float = 15.0,
         eos_token_ids: frozenset[int] = frozenset(),
         prefix_caching: bool = True,

@@ -42,7 +42,7 @@ class StepLimits:
     max_num_seqs: int
     max_num_batched_tokens: int
     lower_prefill_tokens: int = 64
-    tenant_prefill_tokens: int = 128
+    tenant_prefill_tokens: int = 64
     """Most prompt tokens of background and batch sequences."""
     slot_patience_s: float = 2.0
     aging_s: float = 15.0
