@@ -76,8 +76,8 @@ _WHOLE = _Plan(
     num_decisions=5000,
     placements=("flash", "remote, encoded form", "remote"),
     num_groups=4,
-    num_traces=4,
-    num_requests=96,
+    num_traces=2,
+    num_requests=64,
     output_tokens=8,
 )
 
