@@ -22,9 +22,15 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 def buildah(*arguments, timeout_s=60.0):
-    return subprocess.run(
-        ["buildah", *arguments], capture_output=True, text=True, timeout=timeout_s, cwd=ROOT
-    )
+    # On a busy machine the tool sometimes can not seal the copy it makes of itself before it runs
+    # anything (EBUSY): then it is started again.
+    for _ in range(10):
+        done = subprocess.run(
+            ["buildah", *arguments], capture_output=True, text=True, timeout=timeout_s, cwd=ROOT
+        )
+        if "sealing memfd copy" not in done.stderr:
+            break
+    return done
 
 
 def base_image():
