@@ -71,9 +71,9 @@ def decide(
     `quality` are the scores as if every candidate was resident, `scores` those with what loading
     costs marked down, both [candidates + 1] with the base last; `is_resident` is [candidates].
 
-    Of those within `max_quality_loss` of the best, the one with the highest of `scores` serves:
-    where it is resident and the best mix is not, it serves alone. Of equal candidates the first
-    wins, of equal shares the base model; it also serves when a number is not finite.
+    Where the best mix is not resident, the resident candidate with the highest of `scores` serves
+    alone, if it is within `max_quality_loss` of the best. Of equal candidates the first wins, of
+    equal shares the base model; it also serves when a number is not finite.
     """
     if len(quality) == 1 or not (np.isfinite(quality).all() and np.isfinite(scores).all()):
         return _BASE
@@ -87,9 +87,9 @@ def decide(
     reason, quality_loss = Reason.BEST, 0.0
     if not all(is_resident[candidate] for candidate, _ in adapters):
         losses = temperature * (wide[best] - wide[:-1])
-        is_near = (losses < rules.max_quality_loss) & (wide[:-1] > wide[-1])
+        is_near = is_resident & (losses < rules.max_quality_loss) & (wide[:-1] > wide[-1])
         chosen = np.argmax(np.where(is_near, scores[:-1], -np.inf))
-        if is_near[chosen] and is_resident[chosen]:
+        if is_near[chosen]:
             adapters, base_share = _mix(shares, np.array([chosen]), rules.min_mix_share)
             reason, quality_loss = Reason.RESIDENT, float(losses[chosen])
     return Decision(

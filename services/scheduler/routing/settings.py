@@ -22,7 +22,7 @@ class RoutingSettings:
     rules: RoutingRules
     """ROUTER_TOP_K (2): most adapters of a mix. ROUTER_MIN_SHARE (0.1): least share of the best
     adapter, below it the base model serves. ROUTER_MIN_MIX_SHARE (0.15): least share in a mix.
-    ROUTER_MAX_QUALITY_LOSS (0.05): nats a token that a resident adapter may be worse than the best;
+    ROUTER_MAX_QUALITY_LOSS (0.15): nats a token that a resident adapter may be worse than the best;
     0: the best is always loaded."""
 
     @classmethod
@@ -36,7 +36,7 @@ class RoutingSettings:
                 min_share=settings.number("ROUTER_MIN_SHARE", 0.1, low=0.0, high=1.0),
                 min_mix_share=settings.number("ROUTER_MIN_MIX_SHARE", 0.15, low=0.0, high=1.0),
                 max_quality_loss=settings.number(
-                    "ROUTER_MAX_QUALITY_LOSS", 0.05, low=0.0, high=_MAX_LOSS
+                    "ROUTER_MAX_QUALITY_LOSS", 0.15, low=0.0, high=_MAX_LOSS
                 ),
             ),
         )

@@ -86,10 +86,12 @@ def test_the_loss_does_not_depend_on_who_else_is_there():
     )
 
 
-def test_where_loading_costs_less_than_is_lost_the_best_is_loaded():
-    """0.45 for 0.40 is a difference of 0.118 in score."""
-    assert choose(0.45, 0.40, 0.15, resident=(1,), cost=0.11).reason is Reason.BEST
-    assert choose(0.45, 0.40, 0.15, resident=(1,), cost=0.12).reason is Reason.RESIDENT
+def test_within_the_bound_the_resident_one_serves_whatever_loading_would_cost():
+    """0.45 for 0.40 is a difference of 0.118 in score, 0.059 nats."""
+    for cost in (0.0, 0.11, 0.12):
+        assert choose(0.45, 0.40, 0.15, resident=(1,), cost=cost).reason is Reason.RESIDENT
+    decision = choose(0.45, 0.40, 0.15, resident=(1,), max_quality_loss=0.058)
+    assert decision.reason is Reason.BEST
 
 
 def test_a_bound_of_0_always_loads_the_best():
