@@ -24,7 +24,7 @@ def seal_claim(
 def open_claim(sealer: Sealer, sealed: Sealed, now_boot_s: float) -> TenantClaim:
     """Opens a claim. Raises UnauthenticatedError when it is forged, empty or expired."""
     claim = sealer.open(sealed, TenantClaim)
-    if not claim.tenant_id or not now_boot_s < claim.expires_at_boot_s:
+    if not claim.tenant_id or _has_passed(claim.expires_at_boot_s, now_boot_s):
         raise UnauthenticatedError("the tenant claim has expired: send the request again")
     return claim
 
@@ -40,7 +40,7 @@ def open_ticket(sealer: Sealer, sealed: Sealed, now_boot_s: float) -> Ticket:
     Raises UnauthenticatedError when it is forged, TicketExpiredError when its lease has ended.
     """
     ticket = sealer.open(sealed, Ticket)
-    if not now_boot_s < ticket.expires_at_boot_s:
+    if _has_passed(ticket.expires_at_boot_s, now_boot_s):
         raise TicketExpiredError("the ticket has expired: send the request again")
     return ticket
 
@@ -56,7 +56,7 @@ def open_run_limits(sealer: Sealer, sealed: Sealed, now_boot_s: float) -> RunLim
     Whose they are, and whether they are the newest, is for the worker to check.
     """
     limits = sealer.open(sealed, RunLimits)
-    if not now_boot_s < limits.expires_at_boot_s:
+    if _has_passed(limits.expires_at_boot_s, now_boot_s):
         raise UnauthenticatedError("the run limits are void: send newer ones")
     return limits
 
@@ -69,6 +69,10 @@ def seal_device_report(sealer: Sealer, report: DeviceReport) -> Sealed:
 def open_device_report(sealer: Sealer, sealed: Sealed, now_boot_s: float) -> DeviceReport:
     """Opens a report. Raises UnauthenticatedError when it is forged or void."""
     report = sealer.open(sealed, DeviceReport)
-    if not now_boot_s < report.expires_at_boot_s:
+    if _has_passed(report.expires_at_boot_s, now_boot_s):
         raise UnauthenticatedError("the device report is void: measure again")
     return report
+
+
+def _has_passed(time_s: float, now_s: float) -> bool:
+    return not now_s < time_s  # what is not a number too
