@@ -1,15 +1,14 @@
 """Three classes at once over the wire: who leaves, who waits, and what is left behind (I5)."""
 
 import asyncio
-import gc
 import threading
 
-import psutil
 import pytest
 
 from edgelora.adapter_format import adapter_digest
 from services.inference import adapter_source
 from tests.support.adapter_files import good_adapter
+from tests.support.held_outside import HeldOutside
 from tests.support.worker_bench import make_ticket, worker_bench
 
 pytestmark = pytest.mark.integration
@@ -42,12 +41,6 @@ async def first_delta(stream):
         pass
 
 
-def held_outside():
-    gc.collect()
-    process = psutil.Process()
-    return process.num_fds(), process.num_threads(), len(asyncio.all_tasks())
-
-
 async def test_base_rows_all_slots_and_cancels_in_three_classes_Q02_I5(bench):
     digests = [bench.shelf.add(good_adapter(seed)) for seed in (1, 2, 3)]
     uses = [{}, {digests[0]: 1.0}, {digests[1]: 1.0}, {digests[2]: 1.0}]
@@ -60,7 +53,7 @@ async def test_base_rows_all_slots_and_cancels_in_three_classes_Q02_I5(bench):
     for use in uses:  # whatever is started when it is first needed
         await read_all(call(bench, use, priority=BATCH, max_tokens=1))
     await bench.rest()
-    before = held_outside()
+    before = HeldOutside.now()
     calls = [
         call(bench, use, priority=CLASSES[n % 5 % 3], prompt=text, max_tokens=count)
         for n, (use, text, count) in enumerate(asked)
@@ -77,8 +70,7 @@ async def test_base_rows_all_slots_and_cancels_in_three_classes_Q02_I5(bench):
     )
     await bench.rest()
     del calls, kept, rest
-    after = held_outside()
-    assert after[0] <= before[0] and after[1] <= before[1] and after[2] <= before[2] + 1
+    await before.again()
 
 
 async def test_a_batch_request_behind_endless_interactive_ones_ends_Q03():
