@@ -56,6 +56,16 @@ class _Wish:
     help="Gateway's port; 0 takes any. [default: 50051, or any when it is taken]",
 )
 @click.option(
+    "--http-port",
+    type=click.IntRange(0, 65535),
+    help="Port of the OpenAI and Ollama APIs. [default: 8080, or any when it is taken]",
+)
+@click.option(
+    "--dashboard-port",
+    type=click.IntRange(0, 65535),
+    help="Port of the dashboard. [default: 8081, or any when it is taken]",
+)
+@click.option(
     "--redis-url",
     envvar="EDGELORA_REDIS_URL",
     help="An existing Redis instead of our own: redis://user@host:port/0 or unix://user@/path.",
@@ -72,6 +82,8 @@ def up(
     demo: bool,
     model: str,
     port: int | None,
+    http_port: int | None,
+    dashboard_port: int | None,
     redis_url: str | None,
     redis_password_file: Path | None,
     home: Path,
@@ -97,6 +109,8 @@ def up(
         stack=StackOptions(
             model=model,
             port=port,
+            http_port=http_port,
+            dashboard_port=dashboard_port,
             redis_url=redis_url,
             redis_password_file=redis_password_file and redis_password_file.resolve(),
         ),
@@ -156,6 +170,8 @@ def _show(stack: RunningStack, results: list[StreamResult], wish: _Wish, console
     state = stack.state
     console.print()
     console.print(f"gateway  {state.gateway_address}  (gRPC, edgelora.v1.GatewayService)")
+    console.print(f"http     http://{state.http_address}/v1  (OpenAI; Ollama at /api)")
+    console.print(f"panel    http://{state.dashboard_address}  (dashboard)")
     console.print(f"admin    {state.admin_address}", soft_wrap=True)
     console.print(f"logs     {stack.layout.logs}", soft_wrap=True)
     command = _own_command(stack.layout.home)
@@ -176,6 +192,8 @@ def _document(stack: RunningStack, results: list[StreamResult]) -> dict[str, obj
     return {
         "model": stack.state.model,
         "gateway_address": stack.state.gateway_address,
+        "http_address": stack.state.http_address,
+        "dashboard_address": stack.state.dashboard_address,
         "admin_address": stack.state.admin_address,
         "home": str(stack.layout.home),
         "streams": results_document(results),

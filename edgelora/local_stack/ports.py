@@ -1,4 +1,4 @@
-"""Finds the TCP port the gateway listens on."""
+"""Finds the TCP ports the gateway listens on."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from edgelora.local_stack.errors import StackError
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 50051
+DEFAULT_HTTP_PORT = 8080
+DEFAULT_DASHBOARD_PORT = 8081
 
 
-def choose_port(wanted: int | None) -> int:
+def choose_port(wanted: int | None, default: int = DEFAULT_PORT, option: str = "--port") -> int:
     """Returns a port that is free right now.
 
     `wanted`: this port or an error; 0 any; None the default one, or any when it is taken.
+    `option` is what the user chose it with.
     """
     if wanted is None:
-        return DEFAULT_PORT if is_free(DEFAULT_PORT) else _any_port()
+        return default if is_free(default) else _any_port()
     if wanted == 0:
         return _any_port()
     if not is_free(wanted):
         raise StackError(
-            f"port {wanted} is in use: choose another --port, or leave it out to take a free one"
+            f"port {wanted} is in use: choose another {option}, or leave it out to take a free one"
         )
     return wanted
 

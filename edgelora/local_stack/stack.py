@@ -14,7 +14,12 @@ from edgelora.local_stack import redis_server
 from edgelora.local_stack.errors import StackError
 from edgelora.local_stack.home_lock import home_lock
 from edgelora.local_stack.layout import SERVICES, StackLayout
-from edgelora.local_stack.ports import HOST, choose_port
+from edgelora.local_stack.ports import (
+    DEFAULT_DASHBOARD_PORT,
+    DEFAULT_HTTP_PORT,
+    HOST,
+    choose_port,
+)
 from edgelora.local_stack.processes import kill_leftovers
 from edgelora.local_stack.redis_binary import find_redis_binary
 from edgelora.local_stack.redis_rights import USER
@@ -37,6 +42,10 @@ class StackOptions:
     """Name of a prepared model of the home."""
     port: int | None = None
     """The gateway's TCP port; 0 any free one, None the default one or any free one."""
+    http_port: int | None = None
+    """The same for HTTP."""
+    dashboard_port: int | None = None
+    """The same for the dashboard."""
     redis_url: str | None = None
     """An existing Redis instead of one of our own: `redis://user@host:port/0`, no password."""
     redis_password_file: Path | None = None
@@ -92,10 +101,14 @@ async def running_stack(
     stack cannot start.
     """
     port = choose_port(options.port)
+    http_port = choose_port(options.http_port, DEFAULT_HTTP_PORT, "--http-port")
+    dashboard_port = choose_port(options.dashboard_port, DEFAULT_DASHBOARD_PORT, "--dashboard-port")
     state = StackState(
         launcher_pid=os.getpid(),
         run_dir=str(layout.run_dir),
         gateway_address=f"{HOST}:{port}",
+        http_address=f"{HOST}:{http_port}",
+        dashboard_address=f"{HOST}:{dashboard_port}",
         admin_address=f"unix:{layout.socket('admin')}",
         model=options.model,
         is_ready=False,
@@ -127,6 +140,8 @@ def _specs(
     environments = service_environments(
         Wiring(
             addresses=addresses,
+            http_address=state.http_address,
+            dashboard_address=state.dashboard_address,
             admin_address=state.admin_address,
             seal_key_file=seal_key_file,
             redis_url=redis_url,

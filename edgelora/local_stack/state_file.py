@@ -19,6 +19,10 @@ class StackState:
     run_dir: str
     gateway_address: str
     """For tenants, `host:port`."""
+    http_address: str
+    """For tenants over HTTP, `host:port`."""
+    dashboard_address: str
+    """For the operator's browser, `host:port`."""
     admin_address: str
     """For the operator, a unix socket."""
     model: str

@@ -31,6 +31,10 @@ class Wiring:
 
     addresses: Mapping[str, str]
     """Service -> gRPC target on which the others call it; the gateway's is the tenants'."""
+    http_address: str
+    """Where tenants call over HTTP, `host:port`."""
+    dashboard_address: str
+    """Where the operator's browser goes, `host:port`."""
     admin_address: str
     """Where the operator calls, a unix socket."""
     seal_key_file: Path
@@ -95,6 +99,8 @@ def service_environments(wiring: Wiring) -> dict[str, dict[str, str]]:
         "gateway": {
             "EDGELORA_GATEWAY_ADDRESS": to["gateway"],
             "EDGELORA_GATEWAY_ADMIN_ADDRESS": wiring.admin_address,
+            "EDGELORA_GATEWAY_HTTP_ADDRESS": wiring.http_address,
+            "EDGELORA_GATEWAY_OPERATOR_HTTP_ADDRESS": wiring.dashboard_address,
             "EDGELORA_GATEWAY_DIRECTORY": str(wiring.gateway_dir),
             "EDGELORA_GATEWAY_SCHEDULER_ADDRESS": to["scheduler"],
             "EDGELORA_GATEWAY_STORE_ADDRESS": to["adapter_store"],

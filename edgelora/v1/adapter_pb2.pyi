@@ -259,3 +259,11 @@ class ResolvedAdapter(_message.Message):
     rank: int
     version_of_digest: str
     def __init__(self, digest: _Optional[str] = ..., strength: _Optional[float] = ..., alias: _Optional[str] = ..., state: _Optional[_Union[AdapterState, str]] = ..., generation: _Optional[int] = ..., certificate_digest: _Optional[str] = ..., lineage: _Optional[_Union[AdapterLineage, _Mapping]] = ..., rank: _Optional[int] = ..., version_of_digest: _Optional[str] = ...) -> None: ...
+
+class AdapterStrength(_message.Message):
+    __slots__ = ("digest", "strength")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    STRENGTH_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    strength: float
+    def __init__(self, digest: _Optional[str] = ..., strength: _Optional[float] = ...) -> None: ...

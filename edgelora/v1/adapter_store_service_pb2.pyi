@@ -397,3 +397,91 @@ class WarmUp(_message.Message):
     permit: _ticket_pb2.Sealed
     evict_digest: str
     def __init__(self, digest: _Optional[str] = ..., permit: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., evict_digest: _Optional[str] = ...) -> None: ...
+
+class AdapterGrant(_message.Message):
+    __slots__ = ("owner_tenant_id", "digest", "tenant_id", "alias")
+    OWNER_TENANT_ID_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    TENANT_ID_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    owner_tenant_id: str
+    digest: str
+    tenant_id: str
+    alias: str
+    def __init__(self, owner_tenant_id: _Optional[str] = ..., digest: _Optional[str] = ..., tenant_id: _Optional[str] = ..., alias: _Optional[str] = ...) -> None: ...
+
+class AdapterStoreServiceGrantAdapterRequest(_message.Message):
+    __slots__ = ("claim", "owner_tenant_id", "adapter", "tenant_id", "alias")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    OWNER_TENANT_ID_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    TENANT_ID_FIELD_NUMBER: _ClassVar[int]
+    ALIAS_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    owner_tenant_id: str
+    adapter: str
+    tenant_id: str
+    alias: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., owner_tenant_id: _Optional[str] = ..., adapter: _Optional[str] = ..., tenant_id: _Optional[str] = ..., alias: _Optional[str] = ...) -> None: ...
+
+class AdapterStoreServiceGrantAdapterResponse(_message.Message):
+    __slots__ = ("grant",)
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    grant: AdapterGrant
+    def __init__(self, grant: _Optional[_Union[AdapterGrant, _Mapping]] = ...) -> None: ...
+
+class AdapterStoreServiceWithdrawAdapterRequest(_message.Message):
+    __slots__ = ("claim", "tenant_id", "digest")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    TENANT_ID_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    tenant_id: str
+    digest: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., tenant_id: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
+
+class AdapterStoreServiceWithdrawAdapterResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AdapterStoreServiceListGrantsRequest(_message.Message):
+    __slots__ = ("claim", "tenant_id")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    TENANT_ID_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    tenant_id: str
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., tenant_id: _Optional[str] = ...) -> None: ...
+
+class AdapterStoreServiceListGrantsResponse(_message.Message):
+    __slots__ = ("grants",)
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    grants: _containers.RepeatedCompositeFieldContainer[AdapterGrant]
+    def __init__(self, grants: _Optional[_Iterable[_Union[AdapterGrant, _Mapping]]] = ...) -> None: ...
+
+class ListLibraryRequest(_message.Message):
+    __slots__ = ("claim", "max_entries")
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    MAX_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    claim: _ticket_pb2.Sealed
+    max_entries: int
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., max_entries: _Optional[int] = ...) -> None: ...
+
+class ListLibraryResponse(_message.Message):
+    __slots__ = ("entries", "num_adapters")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NUM_ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[LibraryEntry]
+    num_adapters: int
+    def __init__(self, entries: _Optional[_Iterable[_Union[LibraryEntry, _Mapping]]] = ..., num_adapters: _Optional[int] = ...) -> None: ...
+
+class LibraryEntry(_message.Message):
+    __slots__ = ("digest", "names", "num_tenants", "adapter")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    NUM_TENANTS_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    names: _containers.RepeatedScalarFieldContainer[str]
+    num_tenants: int
+    adapter: _adapter_pb2.Adapter
+    def __init__(self, digest: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., num_tenants: _Optional[int] = ..., adapter: _Optional[_Union[_adapter_pb2.Adapter, _Mapping]] = ...) -> None: ...

@@ -90,6 +90,26 @@ class AdapterStoreServiceStub:
                 request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceDeleteAdapterRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceDeleteAdapterResponse.FromString,
                 _registered_method=True)
+        self.GrantAdapter = channel.unary_unary(
+                '/edgelora.v1.AdapterStoreService/GrantAdapter',
+                request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGrantAdapterRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGrantAdapterResponse.FromString,
+                _registered_method=True)
+        self.WithdrawAdapter = channel.unary_unary(
+                '/edgelora.v1.AdapterStoreService/WithdrawAdapter',
+                request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceWithdrawAdapterRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceWithdrawAdapterResponse.FromString,
+                _registered_method=True)
+        self.ListGrants = channel.unary_unary(
+                '/edgelora.v1.AdapterStoreService/ListGrants',
+                request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListGrantsRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListGrantsResponse.FromString,
+                _registered_method=True)
+        self.ListLibrary = channel.unary_unary(
+                '/edgelora.v1.AdapterStoreService/ListLibrary',
+                request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ListLibraryRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ListLibraryResponse.FromString,
+                _registered_method=True)
         self.FetchAdapter = channel.unary_stream(
                 '/edgelora.v1.AdapterStoreService/FetchAdapter',
                 request_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.FetchAdapterRequest.SerializeToString,
@@ -183,6 +203,34 @@ class AdapterStoreServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GrantAdapter(self, request, context):
+        """GrantAdapter lets a tenant use an adapter of another one, for the operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WithdrawAdapter(self, request, context):
+        """WithdrawAdapter ends a grant, for the operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGrants(self, request, context):
+        """ListGrants lists the grants, for the operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLibrary(self, request, context):
+        """ListLibrary lists the adapters of all tenants, the most used first, for the operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FetchAdapter(self, request, context):
         """FetchAdapter gives a worker the files of an adapter its ticket names.
         """
@@ -254,6 +302,26 @@ def add_AdapterStoreServiceServicer_to_server(servicer, server):
                     servicer.DeleteAdapter,
                     request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceDeleteAdapterRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceDeleteAdapterResponse.SerializeToString,
+            ),
+            'GrantAdapter': grpc.unary_unary_rpc_method_handler(
+                    servicer.GrantAdapter,
+                    request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGrantAdapterRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGrantAdapterResponse.SerializeToString,
+            ),
+            'WithdrawAdapter': grpc.unary_unary_rpc_method_handler(
+                    servicer.WithdrawAdapter,
+                    request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceWithdrawAdapterRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceWithdrawAdapterResponse.SerializeToString,
+            ),
+            'ListGrants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGrants,
+                    request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListGrantsRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListGrantsResponse.SerializeToString,
+            ),
+            'ListLibrary': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLibrary,
+                    request_deserializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ListLibraryRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_adapter__store__service__pb2.ListLibraryResponse.SerializeToString,
             ),
             'FetchAdapter': grpc.unary_stream_rpc_method_handler(
                     servicer.FetchAdapter,
@@ -564,6 +632,114 @@ class AdapterStoreService:
             '/edgelora.v1.AdapterStoreService/DeleteAdapter',
             edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceDeleteAdapterRequest.SerializeToString,
             edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceDeleteAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GrantAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdapterStoreService/GrantAdapter',
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGrantAdapterRequest.SerializeToString,
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceGrantAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WithdrawAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdapterStoreService/WithdrawAdapter',
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceWithdrawAdapterRequest.SerializeToString,
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceWithdrawAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGrants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdapterStoreService/ListGrants',
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListGrantsRequest.SerializeToString,
+            edgelora_dot_v1_dot_adapter__store__service__pb2.AdapterStoreServiceListGrantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLibrary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdapterStoreService/ListLibrary',
+            edgelora_dot_v1_dot_adapter__store__service__pb2.ListLibraryRequest.SerializeToString,
+            edgelora_dot_v1_dot_adapter__store__service__pb2.ListLibraryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -23,10 +23,11 @@ _sym_db = _symbol_database.Default()
 
 
 from edgelora.v1 import monitor_service_pb2 as edgelora_dot_v1_dot_monitor__service__pb2
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x65\x64gelora/v1/admin_service.proto\x12\x0b\x65\x64gelora.v1\x1a!edgelora/v1/monitor_service.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"@\n\x13ReportDeviceRequest\x12)\n\x06report\x18\x01 \x01(\x0b\x32\x19.edgelora.v1.DeviceReport\"\x16\n\x14ReportDeviceResponse\"\xbb\x01\n\x06Tenant\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x1f\n\x17max_concurrent_requests\x18\x02 \x01(\r\x12\x1d\n\x15max_tokens_per_minute\x18\x03 \x01(\r\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xa8\x01\n\x13\x43reateTenantRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12$\n\x17max_concurrent_requests\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\"\n\x15max_tokens_per_minute\x18\x03 \x01(\rH\x01\x88\x01\x01\x42\x1a\n\x18_max_concurrent_requestsB\x18\n\x16_max_tokens_per_minute\"L\n\x14\x43reateTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Tenant\x12\x0f\n\x07\x61pi_key\x18\x02 \x01(\t\"\x14\n\x12ListTenantsRequest\";\n\x13ListTenantsResponse\x12$\n\x07tenants\x18\x01 \x03(\x0b\x32\x13.edgelora.v1.Tenant\"(\n\x13RevokeTenantRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\";\n\x14RevokeTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Tenant2\xee\x02\n\x0c\x41\x64minService\x12S\n\x0c\x43reateTenant\x12 .edgelora.v1.CreateTenantRequest\x1a!.edgelora.v1.CreateTenantResponse\x12U\n\x0bListTenants\x12\x1f.edgelora.v1.ListTenantsRequest\x1a .edgelora.v1.ListTenantsResponse\"\x03\x90\x02\x01\x12X\n\x0cReportDevice\x12 .edgelora.v1.ReportDeviceRequest\x1a!.edgelora.v1.ReportDeviceResponse\"\x03\x90\x02\x02\x12X\n\x0cRevokeTenant\x12 .edgelora.v1.RevokeTenantRequest\x1a!.edgelora.v1.RevokeTenantResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x65\x64gelora/v1/admin_service.proto\x12\x0b\x65\x64gelora.v1\x1a!edgelora/v1/monitor_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"@\n\x13ReportDeviceRequest\x12)\n\x06report\x18\x01 \x01(\x0b\x32\x19.edgelora.v1.DeviceReport\"\x16\n\x14ReportDeviceResponse\"\x9a\x02\n\x06Tenant\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x1f\n\x17max_concurrent_requests\x18\x02 \x01(\r\x12\x1d\n\x15max_tokens_per_minute\x18\x03 \x01(\r\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1f\n\x04role\x18\x06 \x01(\x0e\x32\x11.edgelora.v1.Role\x12)\n\x06quotas\x18\x07 \x01(\x0b\x32\x19.edgelora.v1.TenantQuotas\x12\x11\n\tspiffe_id\x18\x08 \x01(\t\"\xb2\x02\n\x0cTenantQuotas\x12$\n\x17max_concurrent_requests\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\"\n\x15max_tokens_per_minute\x18\x02 \x01(\rH\x01\x88\x01\x01\x12$\n\x17max_requests_per_minute\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x19\n\x0cmax_adapters\x18\x04 \x01(\rH\x03\x88\x01\x01\x12\x1e\n\x11max_adapter_bytes\x18\x05 \x01(\x04H\x04\x88\x01\x01\x42\x1a\n\x18_max_concurrent_requestsB\x18\n\x16_max_tokens_per_minuteB\x1a\n\x18_max_requests_per_minuteB\x0f\n\r_max_adaptersB\x14\n\x12_max_adapter_bytes\"\x9a\x01\n\x13UpdateTenantRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x1f\n\x04role\x18\x02 \x01(\x0e\x32\x11.edgelora.v1.Role\x12)\n\x06quotas\x18\x03 \x01(\x0b\x32\x19.edgelora.v1.TenantQuotas\x12\x16\n\tspiffe_id\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x0c\n\n_spiffe_id\";\n\x14UpdateTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Tenant\"\xa8\x01\n\x06\x41piKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12.\n\ncreated_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"Q\n\x10\x43reateKeyRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12*\n\x07overlap\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"F\n\x11\x43reateKeyResponse\x12 \n\x03key\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.ApiKey\x12\x0f\n\x07\x61pi_key\x18\x02 \x01(\t\"$\n\x0fListKeysRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\"5\n\x10ListKeysResponse\x12!\n\x04keys\x18\x01 \x03(\x0b\x32\x13.edgelora.v1.ApiKey\"5\n\x10RevokeKeyRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\"5\n\x11RevokeKeyResponse\x12 \n\x03key\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.ApiKey\"R\n\x05Grant\x12\x17\n\x0fowner_tenant_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x11\n\ttenant_id\x18\x03 \x01(\t\x12\r\n\x05\x61lias\x18\x04 \x01(\t\"a\n\x13GrantAdapterRequest\x12\x17\n\x0fowner_tenant_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x61pter\x18\x02 \x01(\t\x12\x11\n\ttenant_id\x18\x03 \x01(\t\x12\r\n\x05\x61lias\x18\x04 \x01(\t\"9\n\x14GrantAdapterResponse\x12!\n\x05grant\x18\x01 \x01(\x0b\x32\x12.edgelora.v1.Grant\";\n\x16WithdrawAdapterRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"\x19\n\x17WithdrawAdapterResponse\"&\n\x11ListGrantsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\"8\n\x12ListGrantsResponse\x12\"\n\x06grants\x18\x01 \x03(\x0b\x32\x12.edgelora.v1.Grant\"$\n\x0fGetUsageRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\";\n\x10GetUsageResponse\x12\'\n\x06totals\x18\x01 \x03(\x0b\x32\x17.edgelora.v1.UsageTotal\"\xf2\x01\n\nUsageTotal\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x14\n\x0cnum_requests\x18\x02 \x01(\x04\x12\x13\n\x0bnum_refused\x18\x03 \x01(\x04\x12\x19\n\x11num_prompt_tokens\x18\x04 \x01(\x04\x12\x19\n\x11num_output_tokens\x18\x05 \x01(\x04\x12.\n\x0b\x65ngine_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\renergy_joules\x18\x07 \x01(\x01\x12)\n\x05since\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x87\x02\n\x13\x43reateTenantRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12$\n\x17max_concurrent_requests\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\"\n\x15max_tokens_per_minute\x18\x03 \x01(\rH\x01\x88\x01\x01\x12\x1f\n\x04role\x18\x04 \x01(\x0e\x32\x11.edgelora.v1.Role\x12)\n\x06quotas\x18\x05 \x01(\x0b\x32\x19.edgelora.v1.TenantQuotas\x12\x11\n\tspiffe_id\x18\x06 \x01(\tB\x1a\n\x18_max_concurrent_requestsB\x18\n\x16_max_tokens_per_minute\"L\n\x14\x43reateTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Tenant\x12\x0f\n\x07\x61pi_key\x18\x02 \x01(\t\"\x14\n\x12ListTenantsRequest\";\n\x13ListTenantsResponse\x12$\n\x07tenants\x18\x01 \x03(\x0b\x32\x13.edgelora.v1.Tenant\"(\n\x13RevokeTenantRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\";\n\x14RevokeTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Tenant*N\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n\tROLE_USER\x10\x01\x12\x0f\n\x0bROLE_AUTHOR\x10\x02\x12\x10\n\x0cROLE_TRUSTED\x10\x03\x32\x92\x08\n\x0c\x41\x64minService\x12S\n\x0c\x43reateTenant\x12 .edgelora.v1.CreateTenantRequest\x1a!.edgelora.v1.CreateTenantResponse\x12U\n\x0bListTenants\x12\x1f.edgelora.v1.ListTenantsRequest\x1a .edgelora.v1.ListTenantsResponse\"\x03\x90\x02\x01\x12X\n\x0cUpdateTenant\x12 .edgelora.v1.UpdateTenantRequest\x1a!.edgelora.v1.UpdateTenantResponse\"\x03\x90\x02\x02\x12J\n\tCreateKey\x12\x1d.edgelora.v1.CreateKeyRequest\x1a\x1e.edgelora.v1.CreateKeyResponse\x12L\n\x08ListKeys\x12\x1c.edgelora.v1.ListKeysRequest\x1a\x1d.edgelora.v1.ListKeysResponse\"\x03\x90\x02\x01\x12O\n\tRevokeKey\x12\x1d.edgelora.v1.RevokeKeyRequest\x1a\x1e.edgelora.v1.RevokeKeyResponse\"\x03\x90\x02\x02\x12X\n\x0cGrantAdapter\x12 .edgelora.v1.GrantAdapterRequest\x1a!.edgelora.v1.GrantAdapterResponse\"\x03\x90\x02\x02\x12\x61\n\x0fWithdrawAdapter\x12#.edgelora.v1.WithdrawAdapterRequest\x1a$.edgelora.v1.WithdrawAdapterResponse\"\x03\x90\x02\x02\x12R\n\nListGrants\x12\x1e.edgelora.v1.ListGrantsRequest\x1a\x1f.edgelora.v1.ListGrantsResponse\"\x03\x90\x02\x01\x12L\n\x08GetUsage\x12\x1c.edgelora.v1.GetUsageRequest\x1a\x1d.edgelora.v1.GetUsageResponse\"\x03\x90\x02\x01\x12X\n\x0cReportDevice\x12 .edgelora.v1.ReportDeviceRequest\x1a!.edgelora.v1.ReportDeviceResponse\"\x03\x90\x02\x02\x12X\n\x0cRevokeTenant\x12 .edgelora.v1.RevokeTenantRequest\x1a!.edgelora.v1.RevokeTenantResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,28 +36,84 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListTenants']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListTenants']._serialized_options = b'\220\002\001'
+  _globals['_ADMINSERVICE'].methods_by_name['UpdateTenant']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['UpdateTenant']._serialized_options = b'\220\002\002'
+  _globals['_ADMINSERVICE'].methods_by_name['ListKeys']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ListKeys']._serialized_options = b'\220\002\001'
+  _globals['_ADMINSERVICE'].methods_by_name['RevokeKey']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['RevokeKey']._serialized_options = b'\220\002\002'
+  _globals['_ADMINSERVICE'].methods_by_name['GrantAdapter']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['GrantAdapter']._serialized_options = b'\220\002\002'
+  _globals['_ADMINSERVICE'].methods_by_name['WithdrawAdapter']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['WithdrawAdapter']._serialized_options = b'\220\002\002'
+  _globals['_ADMINSERVICE'].methods_by_name['ListGrants']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ListGrants']._serialized_options = b'\220\002\001'
+  _globals['_ADMINSERVICE'].methods_by_name['GetUsage']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['GetUsage']._serialized_options = b'\220\002\001'
   _globals['_ADMINSERVICE'].methods_by_name['ReportDevice']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ReportDevice']._serialized_options = b'\220\002\002'
   _globals['_ADMINSERVICE'].methods_by_name['RevokeTenant']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['RevokeTenant']._serialized_options = b'\220\002\002'
-  _globals['_REPORTDEVICEREQUEST']._serialized_start=116
-  _globals['_REPORTDEVICEREQUEST']._serialized_end=180
-  _globals['_REPORTDEVICERESPONSE']._serialized_start=182
-  _globals['_REPORTDEVICERESPONSE']._serialized_end=204
-  _globals['_TENANT']._serialized_start=207
-  _globals['_TENANT']._serialized_end=394
-  _globals['_CREATETENANTREQUEST']._serialized_start=397
-  _globals['_CREATETENANTREQUEST']._serialized_end=565
-  _globals['_CREATETENANTRESPONSE']._serialized_start=567
-  _globals['_CREATETENANTRESPONSE']._serialized_end=643
-  _globals['_LISTTENANTSREQUEST']._serialized_start=645
-  _globals['_LISTTENANTSREQUEST']._serialized_end=665
-  _globals['_LISTTENANTSRESPONSE']._serialized_start=667
-  _globals['_LISTTENANTSRESPONSE']._serialized_end=726
-  _globals['_REVOKETENANTREQUEST']._serialized_start=728
-  _globals['_REVOKETENANTREQUEST']._serialized_end=768
-  _globals['_REVOKETENANTRESPONSE']._serialized_start=770
-  _globals['_REVOKETENANTRESPONSE']._serialized_end=829
-  _globals['_ADMINSERVICE']._serialized_start=832
-  _globals['_ADMINSERVICE']._serialized_end=1198
+  _globals['_ROLE']._serialized_start=2881
+  _globals['_ROLE']._serialized_end=2959
+  _globals['_REPORTDEVICEREQUEST']._serialized_start=148
+  _globals['_REPORTDEVICEREQUEST']._serialized_end=212
+  _globals['_REPORTDEVICERESPONSE']._serialized_start=214
+  _globals['_REPORTDEVICERESPONSE']._serialized_end=236
+  _globals['_TENANT']._serialized_start=239
+  _globals['_TENANT']._serialized_end=521
+  _globals['_TENANTQUOTAS']._serialized_start=524
+  _globals['_TENANTQUOTAS']._serialized_end=830
+  _globals['_UPDATETENANTREQUEST']._serialized_start=833
+  _globals['_UPDATETENANTREQUEST']._serialized_end=987
+  _globals['_UPDATETENANTRESPONSE']._serialized_start=989
+  _globals['_UPDATETENANTRESPONSE']._serialized_end=1048
+  _globals['_APIKEY']._serialized_start=1051
+  _globals['_APIKEY']._serialized_end=1219
+  _globals['_CREATEKEYREQUEST']._serialized_start=1221
+  _globals['_CREATEKEYREQUEST']._serialized_end=1302
+  _globals['_CREATEKEYRESPONSE']._serialized_start=1304
+  _globals['_CREATEKEYRESPONSE']._serialized_end=1374
+  _globals['_LISTKEYSREQUEST']._serialized_start=1376
+  _globals['_LISTKEYSREQUEST']._serialized_end=1412
+  _globals['_LISTKEYSRESPONSE']._serialized_start=1414
+  _globals['_LISTKEYSRESPONSE']._serialized_end=1467
+  _globals['_REVOKEKEYREQUEST']._serialized_start=1469
+  _globals['_REVOKEKEYREQUEST']._serialized_end=1522
+  _globals['_REVOKEKEYRESPONSE']._serialized_start=1524
+  _globals['_REVOKEKEYRESPONSE']._serialized_end=1577
+  _globals['_GRANT']._serialized_start=1579
+  _globals['_GRANT']._serialized_end=1661
+  _globals['_GRANTADAPTERREQUEST']._serialized_start=1663
+  _globals['_GRANTADAPTERREQUEST']._serialized_end=1760
+  _globals['_GRANTADAPTERRESPONSE']._serialized_start=1762
+  _globals['_GRANTADAPTERRESPONSE']._serialized_end=1819
+  _globals['_WITHDRAWADAPTERREQUEST']._serialized_start=1821
+  _globals['_WITHDRAWADAPTERREQUEST']._serialized_end=1880
+  _globals['_WITHDRAWADAPTERRESPONSE']._serialized_start=1882
+  _globals['_WITHDRAWADAPTERRESPONSE']._serialized_end=1907
+  _globals['_LISTGRANTSREQUEST']._serialized_start=1909
+  _globals['_LISTGRANTSREQUEST']._serialized_end=1947
+  _globals['_LISTGRANTSRESPONSE']._serialized_start=1949
+  _globals['_LISTGRANTSRESPONSE']._serialized_end=2005
+  _globals['_GETUSAGEREQUEST']._serialized_start=2007
+  _globals['_GETUSAGEREQUEST']._serialized_end=2043
+  _globals['_GETUSAGERESPONSE']._serialized_start=2045
+  _globals['_GETUSAGERESPONSE']._serialized_end=2104
+  _globals['_USAGETOTAL']._serialized_start=2107
+  _globals['_USAGETOTAL']._serialized_end=2349
+  _globals['_CREATETENANTREQUEST']._serialized_start=2352
+  _globals['_CREATETENANTREQUEST']._serialized_end=2615
+  _globals['_CREATETENANTRESPONSE']._serialized_start=2617
+  _globals['_CREATETENANTRESPONSE']._serialized_end=2693
+  _globals['_LISTTENANTSREQUEST']._serialized_start=2695
+  _globals['_LISTTENANTSREQUEST']._serialized_end=2715
+  _globals['_LISTTENANTSRESPONSE']._serialized_start=2717
+  _globals['_LISTTENANTSRESPONSE']._serialized_end=2776
+  _globals['_REVOKETENANTREQUEST']._serialized_start=2778
+  _globals['_REVOKETENANTREQUEST']._serialized_end=2818
+  _globals['_REVOKETENANTRESPONSE']._serialized_start=2820
+  _globals['_REVOKETENANTRESPONSE']._serialized_end=2879
+  _globals['_ADMINSERVICE']._serialized_start=2962
+  _globals['_ADMINSERVICE']._serialized_end=4004
 # @@protoc_insertion_point(module_scope)

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """AdminService manages tenants. It listens on a socket only the operator can open.
+    """AdminService manages tenants, their keys, quotas and adapters. It listens on a socket only the operator can open.
     """
 
     def __init__(self, channel):
@@ -45,6 +45,46 @@ class AdminServiceStub:
                 request_serializer=edgelora_dot_v1_dot_admin__service__pb2.ListTenantsRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_admin__service__pb2.ListTenantsResponse.FromString,
                 _registered_method=True)
+        self.UpdateTenant = channel.unary_unary(
+                '/edgelora.v1.AdminService/UpdateTenant',
+                request_serializer=edgelora_dot_v1_dot_admin__service__pb2.UpdateTenantRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_admin__service__pb2.UpdateTenantResponse.FromString,
+                _registered_method=True)
+        self.CreateKey = channel.unary_unary(
+                '/edgelora.v1.AdminService/CreateKey',
+                request_serializer=edgelora_dot_v1_dot_admin__service__pb2.CreateKeyRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_admin__service__pb2.CreateKeyResponse.FromString,
+                _registered_method=True)
+        self.ListKeys = channel.unary_unary(
+                '/edgelora.v1.AdminService/ListKeys',
+                request_serializer=edgelora_dot_v1_dot_admin__service__pb2.ListKeysRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_admin__service__pb2.ListKeysResponse.FromString,
+                _registered_method=True)
+        self.RevokeKey = channel.unary_unary(
+                '/edgelora.v1.AdminService/RevokeKey',
+                request_serializer=edgelora_dot_v1_dot_admin__service__pb2.RevokeKeyRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_admin__service__pb2.RevokeKeyResponse.FromString,
+                _registered_method=True)
+        self.GrantAdapter = channel.unary_unary(
+                '/edgelora.v1.AdminService/GrantAdapter',
+                request_serializer=edgelora_dot_v1_dot_admin__service__pb2.GrantAdapterRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_admin__service__pb2.GrantAdapterResponse.FromString,
+                _registered_method=True)
+        self.WithdrawAdapter = channel.unary_unary(
+                '/edgelora.v1.AdminService/WithdrawAdapter',
+                request_serializer=edgelora_dot_v1_dot_admin__service__pb2.WithdrawAdapterRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_admin__service__pb2.WithdrawAdapterResponse.FromString,
+                _registered_method=True)
+        self.ListGrants = channel.unary_unary(
+                '/edgelora.v1.AdminService/ListGrants',
+                request_serializer=edgelora_dot_v1_dot_admin__service__pb2.ListGrantsRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_admin__service__pb2.ListGrantsResponse.FromString,
+                _registered_method=True)
+        self.GetUsage = channel.unary_unary(
+                '/edgelora.v1.AdminService/GetUsage',
+                request_serializer=edgelora_dot_v1_dot_admin__service__pb2.GetUsageRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_admin__service__pb2.GetUsageResponse.FromString,
+                _registered_method=True)
         self.ReportDevice = channel.unary_unary(
                 '/edgelora.v1.AdminService/ReportDevice',
                 request_serializer=edgelora_dot_v1_dot_admin__service__pb2.ReportDeviceRequest.SerializeToString,
@@ -58,7 +98,7 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """AdminService manages tenants. It listens on a socket only the operator can open.
+    """AdminService manages tenants, their keys, quotas and adapters. It listens on a socket only the operator can open.
     """
 
     def CreateTenant(self, request, context):
@@ -70,6 +110,62 @@ class AdminServiceServicer:
 
     def ListTenants(self, request, context):
         """ListTenants lists tenants without their keys.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateTenant(self, request, context):
+        """UpdateTenant changes a tenant's role, quotas and identity.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateKey(self, request, context):
+        """CreateKey makes one more key for a tenant; the others may be given an end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListKeys(self, request, context):
+        """ListKeys lists the keys of a tenant, without the secrets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeKey(self, request, context):
+        """RevokeKey makes one key void at once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GrantAdapter(self, request, context):
+        """GrantAdapter lets a tenant use an adapter of another one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WithdrawAdapter(self, request, context):
+        """WithdrawAdapter ends a grant at once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGrants(self, request, context):
+        """ListGrants lists who may use adapters of others.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetUsage(self, request, context):
+        """GetUsage tells what tenants have used.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -102,6 +198,46 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.ListTenantsRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_admin__service__pb2.ListTenantsResponse.SerializeToString,
             ),
+            'UpdateTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTenant,
+                    request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.UpdateTenantRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_admin__service__pb2.UpdateTenantResponse.SerializeToString,
+            ),
+            'CreateKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateKey,
+                    request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.CreateKeyRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_admin__service__pb2.CreateKeyResponse.SerializeToString,
+            ),
+            'ListKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListKeys,
+                    request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.ListKeysRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_admin__service__pb2.ListKeysResponse.SerializeToString,
+            ),
+            'RevokeKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeKey,
+                    request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.RevokeKeyRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_admin__service__pb2.RevokeKeyResponse.SerializeToString,
+            ),
+            'GrantAdapter': grpc.unary_unary_rpc_method_handler(
+                    servicer.GrantAdapter,
+                    request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.GrantAdapterRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_admin__service__pb2.GrantAdapterResponse.SerializeToString,
+            ),
+            'WithdrawAdapter': grpc.unary_unary_rpc_method_handler(
+                    servicer.WithdrawAdapter,
+                    request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.WithdrawAdapterRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_admin__service__pb2.WithdrawAdapterResponse.SerializeToString,
+            ),
+            'ListGrants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGrants,
+                    request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.ListGrantsRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_admin__service__pb2.ListGrantsResponse.SerializeToString,
+            ),
+            'GetUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUsage,
+                    request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.GetUsageRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_admin__service__pb2.GetUsageResponse.SerializeToString,
+            ),
             'ReportDevice': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportDevice,
                     request_deserializer=edgelora_dot_v1_dot_admin__service__pb2.ReportDeviceRequest.FromString,
@@ -121,7 +257,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """AdminService manages tenants. It listens on a socket only the operator can open.
+    """AdminService manages tenants, their keys, quotas and adapters. It listens on a socket only the operator can open.
     """
 
     @staticmethod
@@ -168,6 +304,222 @@ class AdminService:
             '/edgelora.v1.AdminService/ListTenants',
             edgelora_dot_v1_dot_admin__service__pb2.ListTenantsRequest.SerializeToString,
             edgelora_dot_v1_dot_admin__service__pb2.ListTenantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdminService/UpdateTenant',
+            edgelora_dot_v1_dot_admin__service__pb2.UpdateTenantRequest.SerializeToString,
+            edgelora_dot_v1_dot_admin__service__pb2.UpdateTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdminService/CreateKey',
+            edgelora_dot_v1_dot_admin__service__pb2.CreateKeyRequest.SerializeToString,
+            edgelora_dot_v1_dot_admin__service__pb2.CreateKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdminService/ListKeys',
+            edgelora_dot_v1_dot_admin__service__pb2.ListKeysRequest.SerializeToString,
+            edgelora_dot_v1_dot_admin__service__pb2.ListKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdminService/RevokeKey',
+            edgelora_dot_v1_dot_admin__service__pb2.RevokeKeyRequest.SerializeToString,
+            edgelora_dot_v1_dot_admin__service__pb2.RevokeKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GrantAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdminService/GrantAdapter',
+            edgelora_dot_v1_dot_admin__service__pb2.GrantAdapterRequest.SerializeToString,
+            edgelora_dot_v1_dot_admin__service__pb2.GrantAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WithdrawAdapter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdminService/WithdrawAdapter',
+            edgelora_dot_v1_dot_admin__service__pb2.WithdrawAdapterRequest.SerializeToString,
+            edgelora_dot_v1_dot_admin__service__pb2.WithdrawAdapterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGrants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdminService/ListGrants',
+            edgelora_dot_v1_dot_admin__service__pb2.ListGrantsRequest.SerializeToString,
+            edgelora_dot_v1_dot_admin__service__pb2.ListGrantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.AdminService/GetUsage',
+            edgelora_dot_v1_dot_admin__service__pb2.GetUsageRequest.SerializeToString,
+            edgelora_dot_v1_dot_admin__service__pb2.GetUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,9 +1,12 @@
+import datetime
+
 from edgelora.v1 import adapter_pb2 as _adapter_pb2
 from edgelora.v1 import degradation_pb2 as _degradation_pb2
 from edgelora.v1 import generation_pb2 as _generation_pb2
 from edgelora.v1 import monitor_service_pb2 as _monitor_service_pb2
 from edgelora.v1 import routing_pb2 as _routing_pb2
 from edgelora.v1 import scheduler_service_pb2 as _scheduler_service_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -13,20 +16,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("prompt", "adapters", "options", "priority", "user", "degradation")
+    __slots__ = ("prompt", "adapters", "options", "priority", "user", "degradation", "session")
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     DEGRADATION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     prompt: str
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
     options: _generation_pb2.GenerationOptions
     priority: _generation_pb2.PriorityClass
     user: str
     degradation: _degradation_pb2.DegradationPreference
-    def __init__(self, prompt: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ..., degradation: _Optional[_Union[_degradation_pb2.DegradationPreference, _Mapping]] = ...) -> None: ...
+    session: str
+    def __init__(self, prompt: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ..., degradation: _Optional[_Union[_degradation_pb2.DegradationPreference, _Mapping]] = ..., session: _Optional[str] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("event",)
@@ -35,20 +40,24 @@ class GenerateResponse(_message.Message):
     def __init__(self, event: _Optional[_Union[GenerationEvent, _Mapping]] = ...) -> None: ...
 
 class ChatRequest(_message.Message):
-    __slots__ = ("messages", "adapters", "options", "priority", "user", "degradation")
+    __slots__ = ("messages", "adapters", "options", "priority", "user", "degradation", "session", "tools")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     DEGRADATION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    TOOLS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_generation_pb2.ChatMessage]
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
     options: _generation_pb2.GenerationOptions
     priority: _generation_pb2.PriorityClass
     user: str
     degradation: _degradation_pb2.DegradationPreference
-    def __init__(self, messages: _Optional[_Iterable[_Union[_generation_pb2.ChatMessage, _Mapping]]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ..., degradation: _Optional[_Union[_degradation_pb2.DegradationPreference, _Mapping]] = ...) -> None: ...
+    session: str
+    tools: _generation_pb2.ToolUse
+    def __init__(self, messages: _Optional[_Iterable[_Union[_generation_pb2.ChatMessage, _Mapping]]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ..., degradation: _Optional[_Union[_degradation_pb2.DegradationPreference, _Mapping]] = ..., session: _Optional[str] = ..., tools: _Optional[_Union[_generation_pb2.ToolUse, _Mapping]] = ...) -> None: ...
 
 class ChatResponse(_message.Message):
     __slots__ = ("event",)
@@ -57,16 +66,46 @@ class ChatResponse(_message.Message):
     def __init__(self, event: _Optional[_Union[GenerationEvent, _Mapping]] = ...) -> None: ...
 
 class GenerationEvent(_message.Message):
-    __slots__ = ("accepted", "delta", "usage", "done")
+    __slots__ = ("accepted", "delta", "usage", "done", "tool_call")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
     accepted: Accepted
     delta: _generation_pb2.Delta
     usage: _generation_pb2.Usage
     done: Done
-    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., delta: _Optional[_Union[_generation_pb2.Delta, _Mapping]] = ..., usage: _Optional[_Union[_generation_pb2.Usage, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ...) -> None: ...
+    tool_call: _generation_pb2.ToolCall
+    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., delta: _Optional[_Union[_generation_pb2.Delta, _Mapping]] = ..., usage: _Optional[_Union[_generation_pb2.Usage, _Mapping]] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., tool_call: _Optional[_Union[_generation_pb2.ToolCall, _Mapping]] = ...) -> None: ...
+
+class SetStrengthRequest(_message.Message):
+    __slots__ = ("request_id", "adapter", "strength")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    STRENGTH_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    adapter: str
+    strength: float
+    def __init__(self, request_id: _Optional[str] = ..., adapter: _Optional[str] = ..., strength: _Optional[float] = ...) -> None: ...
+
+class SetStrengthResponse(_message.Message):
+    __slots__ = ("adapters",)
+    ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterStrength]
+    def __init__(self, adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterStrength, _Mapping]]] = ...) -> None: ...
+
+class ForgetSessionRequest(_message.Message):
+    __slots__ = ("session",)
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    def __init__(self, session: _Optional[str] = ...) -> None: ...
+
+class ForgetSessionResponse(_message.Message):
+    __slots__ = ("num_forgotten",)
+    NUM_FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
+    num_forgotten: int
+    def __init__(self, num_forgotten: _Optional[int] = ...) -> None: ...
 
 class Accepted(_message.Message):
     __slots__ = ("request_id", "queue_position", "adapters", "degradations", "routing")
@@ -213,7 +252,7 @@ class ServiceStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., is_ready: _Optional[bool] = ...) -> None: ...
 
 class TenantUsage(_message.Message):
-    __slots__ = ("tenant_id", "num_requests", "num_prompt_tokens", "num_output_tokens", "num_running", "max_concurrent_requests", "max_tokens_per_minute")
+    __slots__ = ("tenant_id", "num_requests", "num_prompt_tokens", "num_output_tokens", "num_running", "max_concurrent_requests", "max_tokens_per_minute", "engine_time", "energy_joules")
     TENANT_ID_FIELD_NUMBER: _ClassVar[int]
     NUM_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     NUM_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -221,6 +260,8 @@ class TenantUsage(_message.Message):
     NUM_RUNNING_FIELD_NUMBER: _ClassVar[int]
     MAX_CONCURRENT_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_PER_MINUTE_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_TIME_FIELD_NUMBER: _ClassVar[int]
+    ENERGY_JOULES_FIELD_NUMBER: _ClassVar[int]
     tenant_id: str
     num_requests: int
     num_prompt_tokens: int
@@ -228,7 +269,9 @@ class TenantUsage(_message.Message):
     num_running: int
     max_concurrent_requests: int
     max_tokens_per_minute: int
-    def __init__(self, tenant_id: _Optional[str] = ..., num_requests: _Optional[int] = ..., num_prompt_tokens: _Optional[int] = ..., num_output_tokens: _Optional[int] = ..., num_running: _Optional[int] = ..., max_concurrent_requests: _Optional[int] = ..., max_tokens_per_minute: _Optional[int] = ...) -> None: ...
+    engine_time: _duration_pb2.Duration
+    energy_joules: float
+    def __init__(self, tenant_id: _Optional[str] = ..., num_requests: _Optional[int] = ..., num_prompt_tokens: _Optional[int] = ..., num_output_tokens: _Optional[int] = ..., num_running: _Optional[int] = ..., max_concurrent_requests: _Optional[int] = ..., max_tokens_per_minute: _Optional[int] = ..., engine_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., energy_joules: _Optional[float] = ...) -> None: ...
 
 class RegisterAdapterRequest(_message.Message):
     __slots__ = ("header", "chunk")

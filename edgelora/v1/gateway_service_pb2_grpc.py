@@ -45,6 +45,16 @@ class GatewayServiceStub:
                 request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.ChatRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.ChatResponse.FromString,
                 _registered_method=True)
+        self.SetStrength = channel.unary_unary(
+                '/edgelora.v1.GatewayService/SetStrength',
+                request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.SetStrengthRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.SetStrengthResponse.FromString,
+                _registered_method=True)
+        self.ForgetSession = channel.unary_unary(
+                '/edgelora.v1.GatewayService/ForgetSession',
+                request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.ForgetSessionRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.ForgetSessionResponse.FromString,
+                _registered_method=True)
         self.ListAdapters = channel.unary_unary(
                 '/edgelora.v1.GatewayService/ListAdapters',
                 request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.ListAdaptersRequest.SerializeToString,
@@ -105,6 +115,21 @@ class GatewayServiceServicer:
 
     def Chat(self, request, context):
         """Chat answers a conversation, rendered with the model's own chat template.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetStrength(self, request, context):
+        """SetStrength changes the strength of an adapter of one of the caller's running generations, from
+        the next token on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForgetSession(self, request, context):
+        """ForgetSession drops what the node keeps of the caller's conversations.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -185,6 +210,16 @@ def add_GatewayServiceServicer_to_server(servicer, server):
                     servicer.Chat,
                     request_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.ChatRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_gateway__service__pb2.ChatResponse.SerializeToString,
+            ),
+            'SetStrength': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetStrength,
+                    request_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.SetStrengthRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_gateway__service__pb2.SetStrengthResponse.SerializeToString,
+            ),
+            'ForgetSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetSession,
+                    request_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.ForgetSessionRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_gateway__service__pb2.ForgetSessionResponse.SerializeToString,
             ),
             'ListAdapters': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAdapters,
@@ -287,6 +322,60 @@ class GatewayService:
             '/edgelora.v1.GatewayService/Chat',
             edgelora_dot_v1_dot_gateway__service__pb2.ChatRequest.SerializeToString,
             edgelora_dot_v1_dot_gateway__service__pb2.ChatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetStrength(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.GatewayService/SetStrength',
+            edgelora_dot_v1_dot_gateway__service__pb2.SetStrengthRequest.SerializeToString,
+            edgelora_dot_v1_dot_gateway__service__pb2.SetStrengthResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.GatewayService/ForgetSession',
+            edgelora_dot_v1_dot_gateway__service__pb2.ForgetSessionRequest.SerializeToString,
+            edgelora_dot_v1_dot_gateway__service__pb2.ForgetSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -25,35 +25,45 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x65\x64gelora/v1/generation.proto\x12\x0b\x65\x64gelora.v1\x1a\x1egoogle/protobuf/duration.proto\"_\n\x0fGenerationInput\x12\x10\n\x06prompt\x18\x01 \x01(\tH\x00\x12\x31\n\x0c\x63onversation\x18\x02 \x01(\x0b\x32\x19.edgelora.v1.ConversationH\x00\x42\x07\n\x05input\":\n\x0c\x43onversation\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.edgelora.v1.ChatMessage\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\xd2\x02\n\x0eSamplingParams\x12\x18\n\x0btemperature\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05top_k\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x03 \x01(\x01H\x02\x88\x01\x01\x12\x12\n\x05min_p\x18\x04 \x01(\x01H\x03\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x05 \x01(\x01H\x04\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x06 \x01(\x01H\x05\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\x07 \x01(\x01H\x06\x88\x01\x01\x12\x11\n\x04seed\x18\x08 \x01(\x04H\x07\x88\x01\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x08\n\x06_min_pB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x07\n\x05_seed\"z\n\x0eStopConditions\x12\x17\n\nmax_tokens\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x14\n\x0cstop_strings\x18\x02 \x03(\t\x12\x16\n\x0estop_token_ids\x18\x03 \x03(\r\x12\x12\n\nignore_eos\x18\x04 \x01(\x08\x42\r\n\x0b_max_tokens\"\x91\x01\n\x11GenerationOptions\x12-\n\x08sampling\x18\x01 \x01(\x0b\x32\x1b.edgelora.v1.SamplingParams\x12)\n\x04stop\x18\x02 \x01(\x0b\x32\x1b.edgelora.v1.StopConditions\x12\x15\n\x08logprobs\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\x0b\n\t_logprobs\"U\n\x05\x44\x65lta\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12+\n\x08logprobs\x18\x03 \x03(\x0b\x32\x19.edgelora.v1.TokenLogprob\"W\n\x0cTokenLogprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\x0f\n\x07logprob\x18\x02 \x01(\x01\x12$\n\x03top\x18\x03 \x03(\x0b\x32\x17.edgelora.v1.TopLogprob\"/\n\nTopLogprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\x0f\n\x07logprob\x18\x02 \x01(\x01\"\xdd\x02\n\x05Usage\x12\x19\n\x11num_prompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11num_output_tokens\x18\x02 \x01(\r\x12-\n\nqueue_time\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11\x61\x64\x61pter_load_time\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x36\n\x13time_to_first_token\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\ntotal_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0fmean_batch_size\x18\x07 \x01(\x01\x12\x17\n\x0fnum_preemptions\x18\x08 \x01(\r\x12 \n\x18num_cached_prompt_tokens\x18\t \x01(\r*_\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02*\x88\x01\n\rPriorityClass\x12\x1e\n\x1aPRIORITY_CLASS_UNSPECIFIED\x10\x00\x12\x1e\n\x1aPRIORITY_CLASS_INTERACTIVE\x10\x01\x12\x1d\n\x19PRIORITY_CLASS_BACKGROUND\x10\x02\x12\x18\n\x14PRIORITY_CLASS_BATCH\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x65\x64gelora/v1/generation.proto\x12\x0b\x65\x64gelora.v1\x1a\x1egoogle/protobuf/duration.proto\"_\n\x0fGenerationInput\x12\x10\n\x06prompt\x18\x01 \x01(\tH\x00\x12\x31\n\x0c\x63onversation\x18\x02 \x01(\x0b\x32\x19.edgelora.v1.ConversationH\x00\x42\x07\n\x05input\"_\n\x0c\x43onversation\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.edgelora.v1.ChatMessage\x12#\n\x05tools\x18\x02 \x01(\x0b\x32\x14.edgelora.v1.ToolUse\"m\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12)\n\ntool_calls\x18\x03 \x03(\x0b\x32\x15.edgelora.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x04 \x01(\t\"B\n\x04Tool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x17\n\x0fparameters_json\x18\x03 \x01(\t\"<\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"w\n\x07ToolUse\x12 \n\x05tools\x18\x01 \x03(\x0b\x32\x11.edgelora.v1.Tool\x12\'\n\x06\x63hoice\x18\x02 \x01(\x0e\x32\x17.edgelora.v1.ToolChoice\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x13\n\x0bis_parallel\x18\x04 \x01(\x08\"c\n\nConstraint\x12\x15\n\x0bjson_object\x18\x01 \x01(\x08H\x00\x12\x15\n\x0bjson_schema\x18\x02 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x03 \x01(\tH\x00\x12\x0e\n\x04lark\x18\x04 \x01(\tH\x00\x42\x06\n\x04kind\"\xd2\x02\n\x0eSamplingParams\x12\x18\n\x0btemperature\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05top_k\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x03 \x01(\x01H\x02\x88\x01\x01\x12\x12\n\x05min_p\x18\x04 \x01(\x01H\x03\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x05 \x01(\x01H\x04\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x06 \x01(\x01H\x05\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\x07 \x01(\x01H\x06\x88\x01\x01\x12\x11\n\x04seed\x18\x08 \x01(\x04H\x07\x88\x01\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x08\n\x06_min_pB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x07\n\x05_seed\"z\n\x0eStopConditions\x12\x17\n\nmax_tokens\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x14\n\x0cstop_strings\x18\x02 \x03(\t\x12\x16\n\x0estop_token_ids\x18\x03 \x03(\r\x12\x12\n\nignore_eos\x18\x04 \x01(\x08\x42\r\n\x0b_max_tokens\"\xbe\x01\n\x11GenerationOptions\x12-\n\x08sampling\x18\x01 \x01(\x0b\x32\x1b.edgelora.v1.SamplingParams\x12)\n\x04stop\x18\x02 \x01(\x0b\x32\x1b.edgelora.v1.StopConditions\x12\x15\n\x08logprobs\x18\x03 \x01(\rH\x00\x88\x01\x01\x12+\n\nconstraint\x18\x04 \x01(\x0b\x32\x17.edgelora.v1.ConstraintB\x0b\n\t_logprobs\"U\n\x05\x44\x65lta\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12+\n\x08logprobs\x18\x03 \x03(\x0b\x32\x19.edgelora.v1.TokenLogprob\"W\n\x0cTokenLogprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\x0f\n\x07logprob\x18\x02 \x01(\x01\x12$\n\x03top\x18\x03 \x03(\x0b\x32\x17.edgelora.v1.TopLogprob\"/\n\nTopLogprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\x0f\n\x07logprob\x18\x02 \x01(\x01\"\x8d\x03\n\x05Usage\x12\x19\n\x11num_prompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11num_output_tokens\x18\x02 \x01(\r\x12-\n\nqueue_time\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11\x61\x64\x61pter_load_time\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x36\n\x13time_to_first_token\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\ntotal_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0fmean_batch_size\x18\x07 \x01(\x01\x12\x17\n\x0fnum_preemptions\x18\x08 \x01(\r\x12 \n\x18num_cached_prompt_tokens\x18\t \x01(\r\x12.\n\x0b\x65ngine_time\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration*\x86\x01\n\nToolChoice\x12\x1b\n\x17TOOL_CHOICE_UNSPECIFIED\x10\x00\x12\x14\n\x10TOOL_CHOICE_AUTO\x10\x01\x12\x14\n\x10TOOL_CHOICE_NONE\x10\x02\x12\x18\n\x14TOOL_CHOICE_REQUIRED\x10\x03\x12\x15\n\x11TOOL_CHOICE_NAMED\x10\x04*}\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x12\x1c\n\x18\x46INISH_REASON_TOOL_CALLS\x10\x03*\x88\x01\n\rPriorityClass\x12\x1e\n\x1aPRIORITY_CLASS_UNSPECIFIED\x10\x00\x12\x1e\n\x1aPRIORITY_CLASS_INTERACTIVE\x10\x01\x12\x1d\n\x19PRIORITY_CLASS_BACKGROUND\x10\x02\x12\x18\n\x14PRIORITY_CLASS_BATCH\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'edgelora.v1.generation_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FINISHREASON']._serialized_start=1470
-  _globals['_FINISHREASON']._serialized_end=1565
-  _globals['_PRIORITYCLASS']._serialized_start=1568
-  _globals['_PRIORITYCLASS']._serialized_end=1704
+  _globals['_TOOLCHOICE']._serialized_start=2018
+  _globals['_TOOLCHOICE']._serialized_end=2152
+  _globals['_FINISHREASON']._serialized_start=2154
+  _globals['_FINISHREASON']._serialized_end=2279
+  _globals['_PRIORITYCLASS']._serialized_start=2282
+  _globals['_PRIORITYCLASS']._serialized_end=2418
   _globals['_GENERATIONINPUT']._serialized_start=77
   _globals['_GENERATIONINPUT']._serialized_end=172
   _globals['_CONVERSATION']._serialized_start=174
-  _globals['_CONVERSATION']._serialized_end=232
-  _globals['_CHATMESSAGE']._serialized_start=234
-  _globals['_CHATMESSAGE']._serialized_end=278
-  _globals['_SAMPLINGPARAMS']._serialized_start=281
-  _globals['_SAMPLINGPARAMS']._serialized_end=619
-  _globals['_STOPCONDITIONS']._serialized_start=621
-  _globals['_STOPCONDITIONS']._serialized_end=743
-  _globals['_GENERATIONOPTIONS']._serialized_start=746
-  _globals['_GENERATIONOPTIONS']._serialized_end=891
-  _globals['_DELTA']._serialized_start=893
-  _globals['_DELTA']._serialized_end=978
-  _globals['_TOKENLOGPROB']._serialized_start=980
-  _globals['_TOKENLOGPROB']._serialized_end=1067
-  _globals['_TOPLOGPROB']._serialized_start=1069
-  _globals['_TOPLOGPROB']._serialized_end=1116
-  _globals['_USAGE']._serialized_start=1119
-  _globals['_USAGE']._serialized_end=1468
+  _globals['_CONVERSATION']._serialized_end=269
+  _globals['_CHATMESSAGE']._serialized_start=271
+  _globals['_CHATMESSAGE']._serialized_end=380
+  _globals['_TOOL']._serialized_start=382
+  _globals['_TOOL']._serialized_end=448
+  _globals['_TOOLCALL']._serialized_start=450
+  _globals['_TOOLCALL']._serialized_end=510
+  _globals['_TOOLUSE']._serialized_start=512
+  _globals['_TOOLUSE']._serialized_end=631
+  _globals['_CONSTRAINT']._serialized_start=633
+  _globals['_CONSTRAINT']._serialized_end=732
+  _globals['_SAMPLINGPARAMS']._serialized_start=735
+  _globals['_SAMPLINGPARAMS']._serialized_end=1073
+  _globals['_STOPCONDITIONS']._serialized_start=1075
+  _globals['_STOPCONDITIONS']._serialized_end=1197
+  _globals['_GENERATIONOPTIONS']._serialized_start=1200
+  _globals['_GENERATIONOPTIONS']._serialized_end=1390
+  _globals['_DELTA']._serialized_start=1392
+  _globals['_DELTA']._serialized_end=1477
+  _globals['_TOKENLOGPROB']._serialized_start=1479
+  _globals['_TOKENLOGPROB']._serialized_end=1566
+  _globals['_TOPLOGPROB']._serialized_start=1568
+  _globals['_TOPLOGPROB']._serialized_end=1615
+  _globals['_USAGE']._serialized_start=1618
+  _globals['_USAGE']._serialized_end=2015
 # @@protoc_insertion_point(module_scope)

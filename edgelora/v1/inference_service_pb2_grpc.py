@@ -40,6 +40,16 @@ class InferenceServiceStub:
                 request_serializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateResponse.FromString,
                 _registered_method=True)
+        self.SetStrength = channel.unary_unary(
+                '/edgelora.v1.InferenceService/SetStrength',
+                request_serializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceSetStrengthRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceSetStrengthResponse.FromString,
+                _registered_method=True)
+        self.ForgetSessions = channel.unary_unary(
+                '/edgelora.v1.InferenceService/ForgetSessions',
+                request_serializer=edgelora_dot_v1_dot_inference__service__pb2.ForgetSessionsRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_inference__service__pb2.ForgetSessionsResponse.FromString,
+                _registered_method=True)
         self.SetRunLimits = channel.unary_unary(
                 '/edgelora.v1.InferenceService/SetRunLimits',
                 request_serializer=edgelora_dot_v1_dot_inference__service__pb2.SetRunLimitsRequest.SerializeToString,
@@ -63,6 +73,21 @@ class InferenceServiceServicer:
 
     def Generate(self, request, context):
         """Generate runs a ticketed request. The stream ends with Finished, or with an error status.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetStrength(self, request, context):
+        """SetStrength changes the strength of adapters of a running generation from the next token on.
+        What was computed before stays as it is; it is not offered to later prompts.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForgetSessions(self, request, context):
+        """ForgetSessions drops the kept tokens of a tenant's conversations.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -96,6 +121,16 @@ def add_InferenceServiceServicer_to_server(servicer, server):
                     servicer.Generate,
                     request_deserializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateResponse.SerializeToString,
+            ),
+            'SetStrength': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetStrength,
+                    request_deserializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceSetStrengthRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceSetStrengthResponse.SerializeToString,
+            ),
+            'ForgetSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetSessions,
+                    request_deserializer=edgelora_dot_v1_dot_inference__service__pb2.ForgetSessionsRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_inference__service__pb2.ForgetSessionsResponse.SerializeToString,
             ),
             'SetRunLimits': grpc.unary_unary_rpc_method_handler(
                     servicer.SetRunLimits,
@@ -141,6 +176,60 @@ class InferenceService:
             '/edgelora.v1.InferenceService/Generate',
             edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateRequest.SerializeToString,
             edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceGenerateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetStrength(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.InferenceService/SetStrength',
+            edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceSetStrengthRequest.SerializeToString,
+            edgelora_dot_v1_dot_inference__service__pb2.InferenceServiceSetStrengthResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.InferenceService/ForgetSessions',
+            edgelora_dot_v1_dot_inference__service__pb2.ForgetSessionsRequest.SerializeToString,
+            edgelora_dot_v1_dot_inference__service__pb2.ForgetSessionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -161,16 +161,20 @@ class Battery(_message.Message):
     def __init__(self, charge: _Optional[float] = ..., state: _Optional[_Union[BatteryState, str]] = ..., power_w: _Optional[float] = ...) -> None: ...
 
 class ProcessSample(_message.Message):
-    __slots__ = ("service", "pid", "rss_bytes", "cpu_cores")
+    __slots__ = ("service", "pid", "rss_bytes", "cpu_cores", "growth_bytes_per_hour", "is_growing")
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_CORES_FIELD_NUMBER: _ClassVar[int]
+    GROWTH_BYTES_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
+    IS_GROWING_FIELD_NUMBER: _ClassVar[int]
     service: str
     pid: int
     rss_bytes: int
     cpu_cores: float
-    def __init__(self, service: _Optional[str] = ..., pid: _Optional[int] = ..., rss_bytes: _Optional[int] = ..., cpu_cores: _Optional[float] = ...) -> None: ...
+    growth_bytes_per_hour: float
+    is_growing: bool
+    def __init__(self, service: _Optional[str] = ..., pid: _Optional[int] = ..., rss_bytes: _Optional[int] = ..., cpu_cores: _Optional[float] = ..., growth_bytes_per_hour: _Optional[float] = ..., is_growing: _Optional[bool] = ...) -> None: ...
 
 class WatchPressureRequest(_message.Message):
     __slots__ = ()

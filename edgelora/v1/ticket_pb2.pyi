@@ -17,14 +17,26 @@ class Sealed(_message.Message):
     def __init__(self, payload: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class TenantClaim(_message.Message):
-    __slots__ = ("tenant_id", "expires_at_boot_s", "request_id")
+    __slots__ = ("tenant_id", "expires_at_boot_s", "request_id", "max_adapters", "max_adapter_bytes")
     TENANT_ID_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_BOOT_S_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    MAX_ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    MAX_ADAPTER_BYTES_FIELD_NUMBER: _ClassVar[int]
     tenant_id: str
     expires_at_boot_s: float
     request_id: str
-    def __init__(self, tenant_id: _Optional[str] = ..., expires_at_boot_s: _Optional[float] = ..., request_id: _Optional[str] = ...) -> None: ...
+    max_adapters: int
+    max_adapter_bytes: int
+    def __init__(self, tenant_id: _Optional[str] = ..., expires_at_boot_s: _Optional[float] = ..., request_id: _Optional[str] = ..., max_adapters: _Optional[int] = ..., max_adapter_bytes: _Optional[int] = ...) -> None: ...
+
+class OperatorClaim(_message.Message):
+    __slots__ = ("expires_at_boot_s", "request_id")
+    EXPIRES_AT_BOOT_S_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    expires_at_boot_s: float
+    request_id: str
+    def __init__(self, expires_at_boot_s: _Optional[float] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class Ticket(_message.Message):
     __slots__ = ("ticket_id", "tenant_id", "request_id", "worker", "adapters", "priority", "max_output_tokens", "expires_at_boot_s")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from edgelora.errors import TicketExpiredError, UnauthenticatedError
 from edgelora.v1.monitor_service_pb2 import DeviceReport
-from edgelora.v1.ticket_pb2 import RunLimits, Sealed, TenantClaim, Ticket
+from edgelora.v1.ticket_pb2 import OperatorClaim, RunLimits, Sealed, TenantClaim, Ticket
 from services.chassis.sealing import Sealer
 
 
@@ -26,6 +26,19 @@ def open_claim(sealer: Sealer, sealed: Sealed, now_boot_s: float) -> TenantClaim
     claim = sealer.open(sealed, TenantClaim)
     if not claim.tenant_id or _has_passed(claim.expires_at_boot_s, now_boot_s):
         raise UnauthenticatedError("the tenant claim has expired: send the request again")
+    return claim
+
+
+def seal_operator_claim(sealer: Sealer, claim: OperatorClaim) -> Sealed:
+    """Seals that the operator is asking. Only the gateway does this, for its admin listeners."""
+    return sealer.seal(claim)
+
+
+def open_operator_claim(sealer: Sealer, sealed: Sealed, now_boot_s: float) -> OperatorClaim:
+    """Opens the operator's claim. Raises UnauthenticatedError when it is forged or expired."""
+    claim = sealer.open(sealed, OperatorClaim)
+    if _has_passed(claim.expires_at_boot_s, now_boot_s):
+        raise UnauthenticatedError("the operator's claim has expired: send the request again")
     return claim
 
 

@@ -46,6 +46,10 @@ class GatewayConfig:
     """HEALTH_INTERVAL: pause between two looks at the health of a service, default 500ms."""
     max_upload_bytes: int
     """MAX_UPLOAD: largest weights file of an adapter, default 512MiB."""
+    http_address: str
+    """HTTP_ADDRESS: where tenants connect over HTTP, default 127.0.0.1:8080."""
+    operator_http_address: str
+    """OPERATOR_HTTP_ADDRESS: the dashboard, default 127.0.0.1:8081."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> GatewayConfig:
@@ -65,6 +69,8 @@ class GatewayConfig:
             install_deadline_s=settings.duration_s("INSTALL_DEADLINE", 3600.0),
             client_stall_s=settings.duration_s("CLIENT_STALL", 30.0),
             health_interval_s=settings.duration_s("HEALTH_INTERVAL", 0.5),
+            http_address=settings.text("HTTP_ADDRESS", "127.0.0.1:8080"),
+            operator_http_address=settings.text("OPERATOR_HTTP_ADDRESS", "127.0.0.1:8081"),
             max_upload_bytes=settings.size_bytes("MAX_UPLOAD", _MAX_UPLOAD_BYTES),
         )
         settings.finish()

@@ -17,7 +17,11 @@ from services.gateway.admin_servicer import AdminServicer
 from services.gateway.authentication import Authentication
 from services.gateway.config import GatewayConfig
 from services.gateway.deadline import Deadlines
+from services.gateway.front_door import FrontDoor
 from services.gateway.generation import Generations
+from services.gateway.http.listener import HttpListener
+from services.gateway.http.operator_app import operator_app
+from services.gateway.http.tenant_app import tenant_app
 from services.gateway.installation import Installations
 from services.gateway.node_status import NodeStatus
 from services.gateway.quota import Quota
@@ -75,16 +79,21 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         stall_s=config.client_stall_s,
     )
     installations = Installations(upstream, quota, stall_s=config.client_stall_s)
-    servicer = GatewayServicer(
+    door = FrontDoor(
         authentication=authentication,
         generations=generations,
+        readiness=readiness,
+        deadlines=deadlines,
+    )
+    catalogue = AdapterCatalogue(upstream)
+    servicer = GatewayServicer(
+        door=door,
         uploads=UploadRelay(
             upstream, max_weights_bytes=config.max_upload_bytes, stall_s=config.client_stall_s
         ),
         installations=installations,
-        catalogue=AdapterCatalogue(upstream),
+        catalogue=catalogue,
         quota=quota,
-        readiness=readiness,
         status=NodeStatus(upstream, readiness, quota, usage),
         deadlines=deadlines,
     )
@@ -94,8 +103,15 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         AdminServicer(registry, upstream, sealer),
         "edgelora.v1.AdminService",
     )
+    tenants_http = HttpListener(tenant_app(door, catalogue), config.http_address)
+    operator_http = HttpListener(operator_app(), config.operator_http_address)
     try:
-        async with upstream, admin.serving():
+        async with (
+            upstream,
+            admin.serving(),
+            tenants_http.serving(),
+            operator_http.serving(),
+        ):
             await admin.set_ready(True)
             try:
                 # Entered last, so that it is the one that hears SIGTERM.

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import structlog
 
-from edgelora.adapter_names import AUTO
-from edgelora.errors import ServiceUnavailableError
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1 import gateway_service_pb2_grpc as rpc
-from edgelora.v1.generation_pb2 import Conversation, GenerationInput, PriorityClass
 from edgelora.v1.ticket_pb2 import Sealed
-from services.chassis.generation_limits import DEFAULT_MAX_TOKENS
-from services.gateway import token_estimate, validation
+from services.gateway import validation
 from services.gateway.adapter_catalogue import AdapterCatalogue
-from services.gateway.authentication import Authentication, Caller
+from services.gateway.authentication import Caller
 from services.gateway.deadline import Deadlines
-from services.gateway.generation import Generations
-from services.gateway.generation_run import GenerationRequest
+from services.gateway.front_door import FrontDoor
+from services.gateway.generation import GenerationStream
 from services.gateway.installation import Installations
 from services.gateway.node_status import NodeStatus
 from services.gateway.quota import Quota
-from services.gateway.readiness import Readiness
 from services.gateway.upload import UploadRelay
 
 _Context = grpc.aio.ServicerContext[Any, Any]
-_CLAIM_SLACK_S = 30.0
-_MAX_ROUTING_CHARS = 4096
 
 
 class GatewayServicer(rpc.GatewayServiceServicer):
@@ -38,23 +31,19 @@ class GatewayServicer(rpc.GatewayServiceServicer):
     def __init__(
         self,
         *,
-        authentication: Authentication,
-        generations: Generations,
+        door: FrontDoor,
         uploads: UploadRelay,
         installations: Installations,
         catalogue: AdapterCatalogue,
         quota: Quota,
-        readiness: Readiness,
         status: NodeStatus,
         deadlines: Deadlines,
     ) -> None:
-        self._authentication = authentication
-        self._generations = generations
+        self._door = door
         self._uploads = uploads
         self._installations = installations
         self._catalogue = catalogue
         self._quota = quota
-        self._readiness = readiness
         self._status = status
         self._deadlines = deadlines
 
@@ -63,9 +52,8 @@ class GatewayServicer(rpc.GatewayServiceServicer):
     ) -> AsyncIterator[pb.GenerateResponse]:
         """Streams the continuation of a prompt."""
         caller = await self._authenticate(context)
-        validation.check_generate(request)
-        wanted = self._request(request, GenerationInput(prompt=request.prompt), [request.prompt], 1)
-        async for event in self._run(caller, wanted, context):
+        stream = self._door.generate(caller, request, remaining_s=context.time_remaining())
+        async for event in _read(stream, context):
             yield pb.GenerateResponse(event=event)
 
     async def Chat(
@@ -73,14 +61,8 @@ class GatewayServicer(rpc.GatewayServiceServicer):
     ) -> AsyncIterator[pb.ChatResponse]:
         """Streams the answer to a conversation."""
         caller = await self._authenticate(context)
-        validation.check_chat(request)
-        wanted = self._request(
-            request,
-            GenerationInput(conversation=Conversation(messages=request.messages)),
-            token_estimate.conversation_texts(request.messages),
-            len(request.messages),
-        )
-        async for event in self._run(caller, wanted, context):
+        stream = self._door.chat(caller, request, remaining_s=context.time_remaining())
+        async for event in _read(stream, context):
             yield pb.ChatResponse(event=event)
 
     async def GetStatus(
@@ -118,7 +100,7 @@ class GatewayServicer(rpc.GatewayServiceServicer):
             request,
             budget_s=self._deadlines.of_installation(context.time_remaining()),
         )
-        # As in `_run`: a client that leaves may never resume this generator.
+        # As in `_read`: a client that leaves may never resume this generator.
         context.add_done_callback(lambda _: installation.cancel())  # type: ignore[arg-type]
         try:
             async for event in installation.events:
@@ -168,67 +150,21 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         return (await self._authenticate(context)).claim
 
     async def _authenticate(self, context: _Context) -> Caller:
-        caller = await self._authentication.authenticate(
-            context.invocation_metadata() or (),
-            peer=context.peer(),
-            request_id=structlog.contextvars.get_contextvars()["request_id"],
-            claim_s=self._deadlines.max_s + _CLAIM_SLACK_S,
-        )
-        structlog.contextvars.bind_contextvars(tenant_id=caller.tenant.tenant_id)
-        return caller
-
-    def _request(
-        self,
-        request: pb.GenerateRequest | pb.ChatRequest,
-        generation_input: GenerationInput,
-        texts: Sequence[str],
-        num_messages: int,
-    ) -> GenerationRequest:
-        model = self._readiness.model
-        if model is None:
-            raise ServiceUnavailableError(
-                "no model has been loaded yet: try again in a moment", retry_after_s=1.0
-            )
-        context_tokens = model.max_context_tokens
-        stop = request.options.stop
-        max_tokens = stop.max_tokens if stop.HasField("max_tokens") else DEFAULT_MAX_TOKENS
-        max_tokens = min(max_tokens, context_tokens)
-        likely = token_estimate.likely_prompt_tokens(texts, num_messages)
-        most = token_estimate.most_prompt_tokens(texts, num_messages)
-        return GenerationRequest(
-            input=generation_input,
-            adapters=request.adapters,
-            options=request.options,
-            priority=request.priority or PriorityClass.PRIORITY_CLASS_INTERACTIVE,
-            max_output_tokens=max_tokens,
-            estimated_tokens=min(likely + max_tokens, context_tokens),
-            reserved_tokens=min(most + max_tokens, context_tokens),
-            user=request.user,
-            routing_text=_routing_text(request, texts[-1]),
-            degradation=request.degradation,
+        return await self._door.authenticate(
+            context.invocation_metadata() or (), peer=context.peer()
         )
 
-    async def _run(
-        self, caller: Caller, wanted: GenerationRequest, context: _Context
-    ) -> AsyncIterator[pb.GenerationEvent]:
-        stream = self._generations.start(
-            caller, wanted, budget_s=self._deadlines.of_generation(context.time_remaining())
-        )
-        # A client that leaves while it is being written to never resumes this generator; the end
-        # of the call must not wait for the generator to be collected.
-        context.add_done_callback(lambda _: stream.cancel())  # type: ignore[arg-type]
-        try:
-            async for event in stream:
-                yield event
-        finally:
-            stream.cancel()
-            stream.bind_log_context()
 
-
-def _routing_text(request: pb.GenerateRequest | pb.ChatRequest, question: str) -> str:
-    """The end of what the user asked; empty where the request names its adapters."""
-    is_auto = any(selection.adapter == AUTO for selection in request.adapters)
-    return question.strip()[-_MAX_ROUTING_CHARS:] if is_auto else ""
+async def _read(stream: GenerationStream, context: _Context) -> AsyncIterator[pb.GenerationEvent]:
+    # A client that leaves while it is being written to never resumes this generator; the end
+    # of the call must not wait for the generator to be collected.
+    context.add_done_callback(lambda _: stream.cancel())  # type: ignore[arg-type]
+    try:
+        async for event in stream:
+            yield event
+    finally:
+        stream.cancel()
+        stream.bind_log_context()
 
 
 def _log_registered(registered: pb.RegisterAdapterResponse) -> None:

@@ -20,6 +20,7 @@ from services.chassis.server import ServiceHost
 from services.gateway.config import GatewayConfig
 from services.gateway.gateway import serving
 from tests.support.fake_sysfs import FakeSysfs
+from tests.support.free_port import free_port
 from tests.support.service_process import ServiceProcess
 from tests.support.standin_monitor import WITHOUT_MONITOR
 from tests.support.standin_registry import StandinRegistry
@@ -43,6 +44,8 @@ class GatewayBench:
         self.scheduler: ServiceProcess
         self.worker_host: ServiceHost
         self.keys: dict[str, str] = {}
+        self.http_port = free_port()
+        self.dashboard_port = free_port()
 
     def address(self, name: str) -> str:
         """The socket of a service of this bench."""
@@ -121,6 +124,8 @@ class GatewayBench:
         environ = {
             "ADDRESS": self.address("gateway"),
             "ADMIN_ADDRESS": self.address("admin"),
+            "HTTP_ADDRESS": f"127.0.0.1:{self.http_port}",
+            "OPERATOR_HTTP_ADDRESS": f"127.0.0.1:{self.dashboard_port}",
             "DIRECTORY": str(self.directory / "gateway"),
             "SCHEDULER_ADDRESS": self.address("scheduler"),
             "STORE_ADDRESS": self.address("store"),

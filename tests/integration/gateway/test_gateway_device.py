@@ -21,11 +21,11 @@ DISCHARGING = BatteryState.BATTERY_STATE_DISCHARGING
 
 
 @pytest.fixture
-async def node(gateway):
+async def node(bench):
     """A gateway with a monitor whose device has no sensor."""
-    gateway.start_monitor(HOLD="60s")
-    await gateway.start()
-    return gateway
+    bench.start_monitor(HOLD="60s")
+    await bench.start()
+    return bench
 
 
 async def wait_for_status(client, is_true):
@@ -76,7 +76,6 @@ async def test_what_is_wrong_is_named_and_nothing_is_kept(node, source, readings
 
 
 async def test_without_a_monitor_the_operator_is_told_and_the_state_is_absent(gateway):
-    await gateway.start()
     client, admin = await gateway.client(), await gateway.admin()
     with pytest.raises(ServiceUnavailableError, match="monitor"):
         await admin.report_device("vehicle", battery_charge=0.5)

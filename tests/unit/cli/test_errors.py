@@ -119,6 +119,8 @@ def test_the_file_of_a_launcher_that_was_killed_is_no_running_stack(fails, monke
         launcher_pid=gone.pid,
         run_dir="/nowhere",
         gateway_address="127.0.0.1:1",
+        http_address="127.0.0.1:2",
+        dashboard_address="127.0.0.1:3",
         admin_address="unix:/nowhere",
         model="m",
         is_ready=True,

@@ -58,6 +58,8 @@ def environments(tmp_path):
     return service_environments(
         Wiring(
             addresses={name: f"unix:/run/{name}.sock" for name in SERVICES},
+            http_address="127.0.0.1:8080",
+            dashboard_address="127.0.0.1:8081",
             admin_address="unix:/run/admin.sock",
             seal_key_file=secret,
             redis_url="unix://edgelora-store@/run/redis.sock",

@@ -1,0 +1,127 @@
+"""What every door does with a request once it is a message: who asks, is it right, start it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from edgelora.adapter_names import AUTO
+from edgelora.errors import ServiceUnavailableError
+from edgelora.v1 import gateway_service_pb2 as pb
+from edgelora.v1.generation_pb2 import Conversation, GenerationInput, PriorityClass
+from edgelora.v1.inference_service_pb2 import GetModelResponse
+from services.chassis.generation_limits import DEFAULT_MAX_TOKENS
+from services.gateway import token_estimate, validation
+from services.gateway.authentication import Authentication, Caller, Metadata
+from services.gateway.deadline import Deadlines
+from services.gateway.generation import Generations, GenerationStream
+from services.gateway.generation_run import GenerationRequest
+from services.gateway.readiness import Readiness
+
+_CLAIM_SLACK_S = 30.0
+_MAX_ROUTING_CHARS = 4096
+
+
+class FrontDoor:
+    """Shared by the gRPC servicer and the HTTP APIs, so that no door is wider than another."""
+
+    def __init__(
+        self,
+        *,
+        authentication: Authentication,
+        generations: Generations,
+        readiness: Readiness,
+        deadlines: Deadlines,
+    ) -> None:
+        self._authentication = authentication
+        self._generations = generations
+        self._readiness = readiness
+        self._deadlines = deadlines
+
+    @property
+    def model(self) -> GetModelResponse:
+        """The base model. Raises ServiceUnavailableError until a worker was ready once."""
+        model = self._readiness.model
+        if model is None:
+            raise ServiceUnavailableError(
+                "no model has been loaded yet: try again in a moment", retry_after_s=1.0
+            )
+        return model
+
+    async def authenticate(self, credentials: Metadata, *, peer: str) -> Caller:
+        """Returns the caller, and adds it to the log line of the call.
+
+        `credentials`: only `authorization` is read. Raises UnauthenticatedError.
+        """
+        caller = await self._authentication.authenticate(
+            credentials,
+            peer=peer,
+            request_id=structlog.contextvars.get_contextvars()["request_id"],
+            claim_s=self._deadlines.max_s + _CLAIM_SLACK_S,
+        )
+        structlog.contextvars.bind_contextvars(tenant_id=caller.tenant.tenant_id)
+        return caller
+
+    def generate(
+        self, caller: Caller, request: pb.GenerateRequest, *, remaining_s: float | None
+    ) -> GenerationStream:
+        """Starts the continuation of a prompt; `remaining_s` is the client's own deadline.
+
+        The reader cancels the stream when it stops reading, however it ends.
+        Raises InvalidRequestError, QuotaExceededError, ServiceUnavailableError.
+        """
+        validation.check_generate(request)
+        wanted = self._wanted(request, GenerationInput(prompt=request.prompt), [request.prompt], 1)
+        return self._start(caller, wanted, remaining_s)
+
+    def chat(
+        self, caller: Caller, request: pb.ChatRequest, *, remaining_s: float | None
+    ) -> GenerationStream:
+        """Starts the answer to a conversation; see `generate`."""
+        validation.check_chat(request)
+        wanted = self._wanted(
+            request,
+            GenerationInput(conversation=Conversation(messages=request.messages)),
+            token_estimate.conversation_texts(request.messages),
+            len(request.messages),
+        )
+        return self._start(caller, wanted, remaining_s)
+
+    def _start(
+        self, caller: Caller, wanted: GenerationRequest, remaining_s: float | None
+    ) -> GenerationStream:
+        budget_s = self._deadlines.of_generation(remaining_s)
+        return self._generations.start(caller, wanted, budget_s=budget_s)
+
+    def _wanted(
+        self,
+        request: pb.GenerateRequest | pb.ChatRequest,
+        generation_input: GenerationInput,
+        texts: Sequence[str],
+        num_messages: int,
+    ) -> GenerationRequest:
+        context_tokens = self.model.max_context_tokens
+        stop = request.options.stop
+        max_tokens = stop.max_tokens if stop.HasField("max_tokens") else DEFAULT_MAX_TOKENS
+        max_tokens = min(max_tokens, context_tokens)
+        likely = token_estimate.likely_prompt_tokens(texts, num_messages)
+        most = token_estimate.most_prompt_tokens(texts, num_messages)
+        return GenerationRequest(
+            input=generation_input,
+            adapters=request.adapters,
+            options=request.options,
+            priority=request.priority or PriorityClass.PRIORITY_CLASS_INTERACTIVE,
+            max_output_tokens=max_tokens,
+            estimated_tokens=min(likely + max_tokens, context_tokens),
+            reserved_tokens=min(most + max_tokens, context_tokens),
+            user=request.user,
+            routing_text=_routing_text(request, texts[-1]),
+            degradation=request.degradation,
+        )
+
+
+def _routing_text(request: pb.GenerateRequest | pb.ChatRequest, question: str) -> str:
+    """The end of what the user asked; empty where the request names its adapters."""
+    is_auto = any(selection.adapter == AUTO for selection in request.adapters)
+    return question.strip()[-_MAX_ROUTING_CHARS:] if is_auto else ""

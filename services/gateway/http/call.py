@@ -1,0 +1,111 @@
+"""One HTTP call: its request id, its caller, its log line, and the error it ends with."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+from uuid import uuid4
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from edgelora.errors import EdgeLoraError, InternalError
+from services.chassis.logs import code_places, get_logger
+from services.gateway.authentication import Caller
+from services.gateway.front_door import FrontDoor
+
+REQUEST_ID_HEADER = "x-request-id"
+
+
+class Dialect(Protocol):
+    """How an API words an error."""
+
+    def error_response(self, error: EdgeLoraError) -> Response:
+        """The whole answer to a call that failed before its first byte."""
+        ...
+
+
+class HttpCall:
+    """What a handler knows of its call."""
+
+    def __init__(self, request: Request, door: FrontDoor, request_id: str) -> None:
+        self.request = request
+        self.door = door
+        self.request_id = request_id
+
+    async def authenticate(self) -> Caller:
+        """Returns the caller. Raises UnauthenticatedError."""
+        credentials = [
+            ("authorization", value) for value in self.request.headers.getlist("authorization")
+        ]
+        client = self.request.client
+        peer = f"ipv4:{client.host}:{client.port}" if client else "unix:"
+        return await self.door.authenticate(credentials, peer=peer)
+
+
+Handler = Callable[[HttpCall], Awaitable[Response]]
+
+
+class Endpoint:
+    """An ASGI application around one handler."""
+
+    def __init__(self, handler: Handler, dialect: Dialect, door: FrontDoor) -> None:
+        self._handler = handler
+        self._dialect = dialect
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one call; one log line, whatever comes."""
+        request_id = uuid4().hex  # never the client's: it names the request in our logs
+        request = Request(scope, receive)
+        with _logged(request_id, scope["path"]) as outcome:
+            try:
+                response = await self._handler(HttpCall(request, self._door, request_id))
+            except EdgeLoraError as error:
+                structlog.contextvars.bind_contextvars(reason=error.reason, field=error.field)
+                response = self._dialect.error_response(error)
+            except HTTPException:
+                raise
+            except Exception as error:  # noqa: BLE001 - the one place that answers 500
+                get_logger().error(
+                    "unexpected_error", error_type=type(error).__name__, frames=code_places(error)
+                )
+                message = f"an internal error occurred: report request id {request_id}"
+                response = self._dialect.error_response(InternalError(message))
+            outcome.status = response.status_code
+            response.headers[REQUEST_ID_HEADER] = request_id
+            await response(scope, receive, send)
+
+
+class _Outcome:
+    status = 0
+
+
+@contextmanager
+def _logged(request_id: str, path: str) -> Iterator[_Outcome]:
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(request_id=request_id)
+    outcome, started = _Outcome(), time.monotonic()
+    try:
+        yield outcome
+    except asyncio.CancelledError:
+        outcome.status = 499
+        raise
+    finally:
+        get_logger().info(
+            "http_finished",
+            path=path,
+            status=outcome.status,
+            duration_ms=round((time.monotonic() - started) * 1000, 1),
+        )
+
+
+def endpoints(door: FrontDoor, dialect: Dialect) -> Callable[[Handler], ASGIApp]:
+    """Makes endpoints of handlers that speak one dialect."""
+    return lambda handler: Endpoint(handler, dialect, door)

@@ -1,0 +1,18 @@
+"""The paths of the OpenAI dialect."""
+
+from __future__ import annotations
+
+from starlette.routing import Route
+
+from services.gateway.adapter_catalogue import AdapterCatalogue
+from services.gateway.front_door import FrontDoor
+from services.gateway.http.call import endpoints
+from services.gateway.http.openai.dialect import OpenAiDialect
+from services.gateway.http.openai.models import Models
+
+
+def openai_routes(door: FrontDoor, catalogue: AdapterCatalogue) -> list[Route]:
+    """All of them."""
+    endpoint = endpoints(door, OpenAiDialect())
+    models = Models(catalogue)
+    return [Route("/v1/models", endpoint(models.list), methods=["GET"])]
