@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 import structlog
 
-from edgelora.errors import CancelledRequestError, DeadlineExceededError
+from edgelora.errors import CancelledRequestError, DeadlineExceededError, EdgeLoraError
 from edgelora.v1.gateway_service_pb2 import GenerationEvent
 from services.gateway.admission import Reservation
 from services.gateway.authentication import Caller
 from services.gateway.delivery import Delivery
+from services.gateway.ended_generation import EndedGeneration, EndObserver
 from services.gateway.generation_run import GenerationRequest, GenerationRun
 from services.gateway.quota import Quota
 from services.gateway.upstream import Upstream
@@ -66,12 +67,14 @@ class Generations:
         *,
         require_active: Callable[[Caller], None],
         stall_s: float,
+        observers: Sequence[EndObserver] = (),
     ) -> None:
         self._upstream = upstream
         self._quota = quota
         self._usage = usage
         self._require_active = require_active
         self._stall_s = stall_s
+        self._observers = observers
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(
@@ -81,7 +84,11 @@ class Generations:
 
         Raises QuotaExceededError.
         """
-        reservation = self._quota.admit(caller.tenant, request.reserved_tokens)
+        try:
+            reservation = self._quota.admit(caller.tenant, request.reserved_tokens)
+        except EdgeLoraError as error:
+            self._tell(_refused(caller, request, error))
+            raise
         self._usage.of(caller.tenant.tenant_id).num_requests += 1
         delivery = Delivery[GenerationEvent](stall_s=self._stall_s)
         run = GenerationRun(
@@ -116,14 +123,37 @@ class Generations:
         counters.num_prompt_tokens += run.num_prompt_tokens
         counters.num_output_tokens += run.num_output_tokens
         self._keep(asyncio.create_task(run.end()))
-        if task.cancelled():
-            delivery.close(CancelledRequestError("the request was cancelled"))
-        else:
-            delivery.close(task.exception())
+        error = (
+            CancelledRequestError("the request was cancelled")
+            if task.cancelled()
+            else task.exception()
+        )
+        delivery.close(error)
+        self._tell(run.ended(error))
+
+    def _tell(self, ended: EndedGeneration) -> None:
+        for observer in self._observers:
+            observer(ended)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _refused(caller: Caller, request: GenerationRequest, error: EdgeLoraError) -> EndedGeneration:
+    return EndedGeneration(
+        tenant_id=caller.tenant.tenant_id,
+        priority=request.priority,
+        adapter_digests=(),
+        queue_s=None,
+        time_to_first_token_s=None,
+        total_s=0.0,
+        num_prompt_tokens=0,
+        num_output_tokens=0,
+        engine_s=0.0,
+        degradations=(),
+        error=error,
+    )
 
 
 async def _run_within(run: GenerationRun, budget_s: float) -> None:

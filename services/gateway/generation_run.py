@@ -12,6 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from edgelora.errors import (
     CancelledRequestError,
     EdgeLoraError,
+    InternalError,
     ServiceUnavailableError,
     WorkerLostError,
 )
@@ -27,6 +28,7 @@ from edgelora.v1.inference_service_pb2 import (
 from edgelora.v1.scheduler_service_pb2 import AcquireRequest, Granted, Queued, ReleaseRequest
 from services.chassis.channel import call_metadata, translate_errors
 from services.gateway.authentication import Caller
+from services.gateway.ended_generation import EndedGeneration
 from services.gateway.queue_turn import QueueTurn
 from services.gateway.upstream import Upstream
 
@@ -84,6 +86,8 @@ class GenerationRun:
         """Steps and their rules, for the log."""
         self.num_prompt_tokens = 0
         self.num_output_tokens = 0
+        self.engine_s = 0.0
+        """Share of the engine's time, known at its end."""
 
     @property
     def queue_s(self) -> float | None:
@@ -126,6 +130,24 @@ class GenerationRun:
         """Leaves the queue or settles the lease."""
         if self._turn is not None:
             await self._turn.end(self._caller.request_id, self._served())
+
+    def ended(self, error: BaseException | None) -> EndedGeneration:
+        """What there is to tell of it now that `run` is over."""
+        if error is not None and not isinstance(error, EdgeLoraError):
+            error = InternalError("an internal error occurred")
+        return EndedGeneration(
+            tenant_id=self._caller.tenant.tenant_id,
+            priority=self._request.priority,
+            adapter_digests=tuple(self.adapter_digests),
+            queue_s=self.queue_s,
+            time_to_first_token_s=self.time_to_first_token_s,
+            total_s=self._clock() - self._accepted_s,
+            num_prompt_tokens=self.num_prompt_tokens,
+            num_output_tokens=self.num_output_tokens,
+            engine_s=self.engine_s,
+            degradations=tuple(self.degradations),
+            error=error,
+        )
 
     async def _accept(self, queued: Queued) -> None:
         self.adapter_digests = [adapter.digest for adapter in queued.adapters]
@@ -208,6 +230,7 @@ class GenerationRun:
         """The worker's counts, with times that start at acceptance."""
         self.num_prompt_tokens = worker.num_prompt_tokens
         self.num_output_tokens = worker.num_output_tokens
+        self.engine_s = worker.engine_time.ToMicroseconds() / 1_000_000
         usage = Usage()
         usage.CopyFrom(worker)
         usage.total_time.CopyFrom(_duration(self._clock() - self._accepted_s))
