@@ -23,6 +23,7 @@ from services.gateway.http.listener import HttpListener
 from services.gateway.http.operator_app import operator_app
 from services.gateway.http.tenant_app import tenant_app
 from services.gateway.installation import Installations
+from services.gateway.node_readings import NodeReadings
 from services.gateway.node_status import NodeStatus
 from services.gateway.quota import Quota
 from services.gateway.quota_ledger import QuotaLedger
@@ -86,6 +87,7 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         deadlines=deadlines,
     )
     catalogue = AdapterCatalogue(upstream)
+    node = NodeReadings(upstream, readiness, sealer, inference_address=config.inference_address)
     servicer = GatewayServicer(
         door=door,
         uploads=UploadRelay(
@@ -94,7 +96,7 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         installations=installations,
         catalogue=catalogue,
         quota=quota,
-        status=NodeStatus(upstream, readiness, quota, usage),
+        status=NodeStatus(node, readiness, quota, usage),
         deadlines=deadlines,
     )
     public.add(add_GatewayServiceServicer_to_server, servicer, "edgelora.v1.GatewayService")

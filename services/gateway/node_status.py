@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from edgelora.errors import EdgeLoraError
 from edgelora.v1 import gateway_service_pb2 as pb
-from edgelora.v1.adapter_pb2 import TierStatistics
-from edgelora.v1.adapter_store_service_pb2 import GetTiersRequest
-from edgelora.v1.monitor_service_pb2 import GetSnapshotRequest, GetSnapshotResponse
-from edgelora.v1.scheduler_service_pb2 import GetQueuesRequest, GetQueuesResponse
-from services.chassis.channel import call_metadata
+from services.gateway.node_readings import NodeReadings
 from services.gateway.quota import Quota
 from services.gateway.readiness import Readiness
 from services.gateway.tenant_registry import Tenant
-from services.gateway.upstream import Upstream, errors_of
 from services.gateway.usage import UsageCounters
-
-_ANSWER_S = 1.0
 
 
 class NodeStatus:
     """Answers GetStatus."""
 
     def __init__(
-        self, upstream: Upstream, readiness: Readiness, quota: Quota, usage: UsageCounters
+        self, node: NodeReadings, readiness: Readiness, quota: Quota, usage: UsageCounters
     ) -> None:
-        self._upstream = upstream
+        self._node = node
         self._readiness = readiness
         self._quota = quota
         self._usage = usage
@@ -34,7 +26,7 @@ class NodeStatus:
     async def get(self, tenant: Tenant) -> pb.GetStatusResponse:
         """The node, and the tenant's own usage; nothing of other tenants."""
         monitored, queues, tiers = await asyncio.gather(
-            self._monitored(), self._queues(), self._tiers()
+            self._node.monitored(), self._node.queues(), self._node.tiers()
         )
         model = self._readiness.model
         counters = self._usage.of(tenant.tenant_id)
@@ -63,43 +55,3 @@ class NodeStatus:
                 max_tokens_per_minute=tenant.max_tokens_per_minute,
             ),
         )
-
-    async def _monitored(self) -> GetSnapshotResponse | None:
-        if not self._readiness.services["monitor"]:
-            return None
-        try:
-            monitor = await self._upstream.monitor()
-            with errors_of("monitor"):
-                response: GetSnapshotResponse = await monitor.GetSnapshot(
-                    GetSnapshotRequest(), timeout=_ANSWER_S, metadata=call_metadata()
-                )
-        except EdgeLoraError:
-            return None
-        return response
-
-    async def _queues(self) -> GetQueuesResponse | None:
-        if not self._readiness.services["scheduler"]:
-            return None
-        try:
-            scheduler = await self._upstream.scheduler()
-            with errors_of("scheduler"):
-                response: GetQueuesResponse = await scheduler.GetQueues(
-                    GetQueuesRequest(), timeout=_ANSWER_S, metadata=call_metadata()
-                )
-        except EdgeLoraError:
-            return None
-        return response
-
-    async def _tiers(self) -> TierStatistics | None:
-        if not self._readiness.services["adapter_store"]:
-            return None
-        try:
-            store = await self._upstream.store()
-            with errors_of("adapter store"):
-                response = await store.GetTiers(
-                    GetTiersRequest(), timeout=_ANSWER_S, metadata=call_metadata()
-                )
-        except EdgeLoraError:
-            return None
-        tiers: TierStatistics = response.tiers
-        return tiers
