@@ -19,6 +19,8 @@ class AdapterStoreConfig:
 
     address: str
     """ADDRESS: where it listens, `unix:/path` or `host:port`."""
+    metrics_address: str | None
+    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere, nothing is kept."""
     directory: Path
     """DIRECTORY: registry, blobs and staging; created 0700. Workers on the same host that may
     read `DIRECTORY/blobs` need no stream."""
@@ -77,6 +79,7 @@ class AdapterStoreConfig:
         settings = Settings(environ, PREFIX)
         config = cls(
             address=settings.text("ADDRESS"),
+            metrics_address=settings.listen_address("METRICS_ADDRESS"),
             directory=settings.path("DIRECTORY"),
             model_directory=settings.path("MODEL_DIRECTORY"),
             seal_key=settings.secret_file("SEAL_KEY_FILE"),

@@ -52,12 +52,36 @@ class DeadlinePolicy:
         return self.max_s if remaining_s is None else min(remaining_s, self.max_s)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedCall:
+    """How one rpc ended."""
+
+    method: str
+    """Full name, `/package.Service/Method`, of a method that exists."""
+    code: str
+    """Name of its status."""
+    reason: str | None
+    """Of the error it ended with, None for one that ended well or was cancelled."""
+    duration_s: float
+
+
+CallObserver = Callable[[EndedCall], None]
+"""Called on the event loop, once for each end; must be quick and must not raise."""
+
+
 class CallInterceptor(grpc.aio.ServerInterceptor):
     """Wraps every handler of our own services; health and reflection stay as they are."""
 
-    def __init__(self, deadlines: DeadlinePolicy, *, trust_request_id: bool) -> None:
+    def __init__(
+        self,
+        deadlines: DeadlinePolicy,
+        *,
+        trust_request_id: bool,
+        observe: CallObserver | None = None,
+    ) -> None:
         self._deadlines = deadlines
         self._trust_request_id = trust_request_id
+        self._observe = observe
 
     async def intercept_service(
         self,
@@ -142,12 +166,19 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
             call.code = "CANCELLED"
             raise
         finally:
+            duration_s = time.monotonic() - started
             get_logger().info(
                 "rpc_finished",
                 rpc=method,
                 code=call.code,
-                duration_ms=round((time.monotonic() - started) * 1000, 1),
+                duration_ms=round(duration_s * 1000, 1),
             )
+            if self._observe is not None:
+                self._observe(
+                    EndedCall(
+                        method=method, code=call.code, reason=call.reason, duration_s=duration_s
+                    )
+                )
 
     def _request_id(self, context: grpc.aio.ServicerContext[Any, Any]) -> str:
         if self._trust_request_id:
@@ -211,9 +242,10 @@ class _Call:
         self._context = context
         self.limit_s = limit_s
         self.code = "OK"
+        self.reason: str | None = None
 
     async def abort(self, error: EdgeLoraError) -> NoReturn:
-        self.code = error.code
+        self.code, self.reason = error.code, error.reason
         structlog.contextvars.bind_contextvars(reason=error.reason, field=error.field)
         await self._context.abort_with_status(rpc_status.to_status(to_status(error)))
         raise AssertionError("abort always raises")

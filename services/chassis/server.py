@@ -16,7 +16,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from services.chassis.channel import MAX_MESSAGE_BYTES
-from services.chassis.interceptor import CallInterceptor, DeadlinePolicy
+from services.chassis.interceptor import CallInterceptor, CallObserver, DeadlinePolicy
 from services.chassis.logs import configure_logging, get_logger
 from services.chassis.settings import ConfigError
 
@@ -35,12 +35,18 @@ class ServiceHost:
         trust_request_id: bool = True,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         max_streams: int = 512,
+        observe: CallObserver | None = None,
     ) -> None:
-        """`max_streams`: most calls at once on one connection; further ones wait at the client."""
+        """`max_streams`: most calls at once on one connection; further ones wait at the client.
+        `observe` is told how each call ended."""
         self._addresses = addresses
         self.server = grpc.aio.server(
             interceptors=[
-                CallInterceptor(deadlines or DeadlinePolicy(), trust_request_id=trust_request_id)
+                CallInterceptor(
+                    deadlines or DeadlinePolicy(),
+                    trust_request_id=trust_request_id,
+                    observe=observe,
+                )
             ],
             options=[
                 ("grpc.max_send_message_length", max_message_bytes),

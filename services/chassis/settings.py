@@ -11,6 +11,7 @@ from pathlib import Path
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DURATION_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST_S = 1e8
+_LARGEST_PORT = 65535
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 
@@ -86,6 +87,17 @@ class Settings:
             )
             return default
         return seconds
+
+    def listen_address(self, name: str) -> str | None:
+        """A `host:port` to listen on, None when the variable is absent."""
+        value = self._raw(name)
+        host, _, port = value.rpartition(":")
+        if not value:
+            return None
+        if not host or not port.isascii() or not port.isdigit() or int(port) > _LARGEST_PORT:
+            self._errors.append(f"{self._prefix}{name} must be host:port, such as 127.0.0.1:9464")
+            return None
+        return value
 
     def path(self, name: str, default: Path | None = None) -> Path:
         """A path. Without a default it is required."""

@@ -19,6 +19,8 @@ class GatewayConfig:
 
     address: str
     """ADDRESS: where tenants connect, default 127.0.0.1:50051."""
+    metrics_address: str | None
+    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere, nothing is kept."""
     admin_address: str
     """ADMIN_ADDRESS: unix socket of the AdminService. Never a network address."""
     directory: Path
@@ -57,6 +59,7 @@ class GatewayConfig:
         settings = Settings(environ, PREFIX)
         config = cls(
             address=settings.text("ADDRESS", "127.0.0.1:50051"),
+            metrics_address=settings.listen_address("METRICS_ADDRESS"),
             admin_address=settings.text("ADMIN_ADDRESS"),
             directory=settings.path("DIRECTORY"),
             scheduler_address=settings.text("SCHEDULER_ADDRESS"),

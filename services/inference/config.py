@@ -23,6 +23,8 @@ class InferenceConfig:
 
     address: str
     """ADDRESS: where it listens, `unix:/path` or `host:port`."""
+    metrics_address: str | None
+    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere, nothing is kept."""
     name: str
     """NAME: the worker's name in tickets, default `inference`."""
     model_directory: Path
@@ -99,6 +101,7 @@ class InferenceConfig:
         max_num_seqs = settings.integer("MAX_NUM_SEQS", 16, low=1, high=256)
         config = cls(
             address=settings.text("ADDRESS"),
+            metrics_address=settings.listen_address("METRICS_ADDRESS"),
             name=settings.text("NAME", "inference"),
             model_directory=settings.path("MODEL_DIRECTORY"),
             store_address=settings.text("STORE_ADDRESS"),

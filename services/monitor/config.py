@@ -26,6 +26,8 @@ class MonitorConfig:
 
     address: str
     """ADDRESS: where it listens, `unix:/path` or `host:port`."""
+    metrics_address: str | None
+    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere, nothing is kept."""
     seal_key: bytes = field(repr=False)
     """SEAL_KEY_FILE: file with the node's seal key, one line of at least 32 characters."""
     root: Path
@@ -62,6 +64,7 @@ class MonitorConfig:
         run_directory = settings.text("RUN_DIRECTORY", "")
         config = cls(
             address=settings.text("ADDRESS"),
+            metrics_address=settings.listen_address("METRICS_ADDRESS"),
             seal_key=settings.secret_file("SEAL_KEY_FILE"),
             root=settings.path("ROOT", Path("/")),
             run_directory=Path(run_directory) if run_directory else None,

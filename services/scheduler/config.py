@@ -22,6 +22,8 @@ class SchedulerConfig:
 
     address: str
     """ADDRESS: where it listens, `unix:/path` or `host:port`."""
+    metrics_address: str | None
+    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere, nothing is kept."""
     store_address: str
     """STORE_ADDRESS: the adapter store."""
     monitor_address: str
@@ -66,6 +68,7 @@ class SchedulerConfig:
 
         config = cls(
             address=settings.text("ADDRESS"),
+            metrics_address=settings.listen_address("METRICS_ADDRESS"),
             store_address=settings.text("STORE_ADDRESS"),
             monitor_address=settings.text("MONITOR_ADDRESS"),
             workers=_workers(settings.text("WORKERS")),
