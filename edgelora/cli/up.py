@@ -66,6 +66,12 @@ class _Wish:
     help="Port of the dashboard. [default: 8081, or any when it is taken]",
 )
 @click.option(
+    "--metrics",
+    "has_metrics",
+    is_flag=True,
+    help="Let a Prometheus on this machine read every service; see docs/metrics.md.",
+)
+@click.option(
     "--redis-url",
     envvar="EDGELORA_REDIS_URL",
     help="An existing Redis instead of our own: redis://user@host:port/0 or unix://user@/path.",
@@ -84,6 +90,7 @@ def up(
     port: int | None,
     http_port: int | None,
     dashboard_port: int | None,
+    has_metrics: bool,
     redis_url: str | None,
     redis_password_file: Path | None,
     home: Path,
@@ -111,6 +118,7 @@ def up(
             port=port,
             http_port=http_port,
             dashboard_port=dashboard_port,
+            has_metrics=has_metrics,
             redis_url=redis_url,
             redis_password_file=redis_password_file and redis_password_file.resolve(),
         ),
@@ -172,6 +180,8 @@ def _show(stack: RunningStack, results: list[StreamResult], wish: _Wish, console
     console.print(f"gateway  {state.gateway_address}  (gRPC, edgelora.v1.GatewayService)")
     console.print(f"http     http://{state.http_address}/v1  (OpenAI; Ollama at /api)")
     console.print(f"panel    http://{state.dashboard_address}  (dashboard)")
+    for service, address in state.metrics_addresses.items():
+        console.print(f"metrics  http://{address}/metrics  ({service})")
     console.print(f"admin    {state.admin_address}", soft_wrap=True)
     console.print(f"logs     {stack.layout.logs}", soft_wrap=True)
     command = _own_command(stack.layout.home)
@@ -195,6 +205,7 @@ def _document(stack: RunningStack, results: list[StreamResult]) -> dict[str, obj
         "http_address": stack.state.http_address,
         "dashboard_address": stack.state.dashboard_address,
         "admin_address": stack.state.admin_address,
+        "metrics_addresses": stack.state.metrics_addresses,
         "home": str(stack.layout.home),
         "streams": results_document(results),
     }

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import socket
 
+from collections.abc import Sequence
+
 from edgelora.local_stack.errors import StackError
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 50051
 DEFAULT_HTTP_PORT = 8080
 DEFAULT_DASHBOARD_PORT = 8081
+FIRST_METRICS_PORT = 9464
+"""Of the first service; the others have the ports after it. deploy/prometheus names them."""
 
 
 def choose_port(wanted: int | None, default: int = DEFAULT_PORT, option: str = "--port") -> int:
@@ -27,6 +31,17 @@ def choose_port(wanted: int | None, default: int = DEFAULT_PORT, option: str = "
             f"port {wanted} is in use: choose another {option}, or leave it out to take a free one"
         )
     return wanted
+
+
+def choose_metrics_ports(services: Sequence[str]) -> dict[str, int]:
+    """Returns a port that is free right now for each service: its usual one, or any."""
+    chosen: dict[str, int] = {}
+    for usual, service in enumerate(services, FIRST_METRICS_PORT):
+        port = choose_port(None, usual)
+        while port in chosen.values():
+            port = _any_port()
+        chosen[service] = port
+    return chosen
 
 
 def is_free(port: int) -> bool:

@@ -18,6 +18,7 @@ from edgelora.local_stack.ports import (
     DEFAULT_DASHBOARD_PORT,
     DEFAULT_HTTP_PORT,
     HOST,
+    choose_metrics_ports,
     choose_port,
 )
 from edgelora.local_stack.processes import kill_leftovers
@@ -50,6 +51,8 @@ class StackOptions:
     """An existing Redis instead of one of our own: `redis://user@host:port/0`, no password."""
     redis_password_file: Path | None = None
     """Holds the password for `redis_url`."""
+    has_metrics: bool = False
+    """Whether every service shows its metrics, on a port of its own."""
     ready_limit_s: float = 120.0
 
 
@@ -112,6 +115,7 @@ async def running_stack(
         admin_address=f"unix:{layout.socket('admin')}",
         model=options.model,
         is_ready=False,
+        metrics_addresses=_metrics_addresses(options),
     )
     state.save(layout.state_file)
     try:
@@ -152,6 +156,7 @@ def _specs(
             router_file=None if _ROUTER_FILE in environ else layout.router_file,
             gateway_dir=layout.home / "gateway",
             pids_dir=layout.pids,
+            metrics_addresses=state.metrics_addresses,
         )
     )
     for name in SERVICES:
@@ -162,6 +167,11 @@ def _specs(
             probe=partial(is_serving, addresses[name], _PROBE_TIMEOUT_S),
             sockets=[layout.socket("admin" if name == "gateway" else name)],
         )
+
+
+def _metrics_addresses(options: StackOptions) -> dict[str, str]:
+    ports = choose_metrics_ports(SERVICES) if options.has_metrics else {}
+    return {service: f"{HOST}:{port}" for service, port in ports.items()}
 
 
 def _remotes_file(layout: StackLayout, environ: Mapping[str, str]) -> Path | None:

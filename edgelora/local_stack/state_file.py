@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
@@ -27,6 +27,8 @@ class StackState:
     """For the operator, a unix socket."""
     model: str
     is_ready: bool
+    metrics_addresses: dict[str, str] = field(default_factory=dict)
+    """Service -> where a Prometheus may read it, `host:port`; empty where nobody asked for it."""
 
     def save(self, path: Path) -> None:
         """Writes the file at once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PASSED_ON = (
@@ -48,10 +48,19 @@ class Wiring:
     """Where the operator's router is, or will be; None leaves it to the launcher's environment."""
     gateway_dir: Path
     pids_dir: Path
+    metrics_addresses: Mapping[str, str] = field(default_factory=dict)
+    """Service -> where a Prometheus may read it, `host:port`; those left out show nothing."""
 
 
 def service_environments(wiring: Wiring) -> dict[str, dict[str, str]]:
     """Returns each service's own variables."""
+    environments = _environments(wiring)
+    for service, address in wiring.metrics_addresses.items():
+        environments[service][f"{PREFIXES[service]}METRICS_ADDRESS"] = address
+    return environments
+
+
+def _environments(wiring: Wiring) -> dict[str, dict[str, str]]:
     to = wiring.addresses
     return {
         "monitor": {

@@ -70,6 +70,7 @@ def environments(tmp_path):
             router_file=Path("/router.safetensors"),
             gateway_dir=Path("/gateway"),
             pids_dir=Path("/pids"),
+            metrics_addresses={name: "127.0.0.1:0" for name in SERVICES},
         )
     )
 
