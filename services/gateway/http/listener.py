@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.server import ServerState
 
 from services.chassis.logs import get_logger
+from services.gateway.http.connection import BoundedConnection, ConnectionCounts
+from services.gateway.http.limits import HttpLimits
 
 _DRAIN_S = 10
 _BACKLOG = 512
@@ -19,44 +23,57 @@ _BACKLOG = 512
 class HttpListener:
     """Serves an ASGI application on `host:port`."""
 
-    def __init__(self, app: ASGIApp, address: str) -> None:
+    def __init__(self, app: ASGIApp, address: str, limits: HttpLimits | None = None) -> None:
         self._app = app
         self._address = address
+        self._limits = limits or HttpLimits()
         self.bound_port: int | None = None
         """The port in use, once serving."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Listens; on leaving refuses new calls and drains the running ones. Raises OSError."""
+        # uvicorn writes what goes wrong in its own words, and tracebacks; we log each call.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
         listening = _bind(self._address)
         self.bound_port = listening.getsockname()[1]
-        server = _Server(
-            uvicorn.Config(
-                self._app,
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                date_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=_DRAIN_S,
-            )
+        config = uvicorn.Config(
+            self._app,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=self._limits.max_head_bytes,
+            timeout_keep_alive=self._limits.idle_s,  # type: ignore[arg-type]
         )
-        task = asyncio.create_task(server.serve(sockets=[listening]))
+        config.load()
+        state, counts = ServerState(), ConnectionCounts(self._limits)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: BoundedConnection(config, state, counts, self._limits),
+            sock=listening,
+            backlog=_BACKLOG,
+        )
         get_logger().info("http_started", address=self._address)
         try:
             yield
         finally:
-            server.should_exit = True
-            await task
+            server.close()
+            await _drain(state)
             get_logger().info("http_stopped", address=self._address)
 
 
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leaves the signals to the gateway, which has other doors to close."""
-        yield
+async def _drain(state: ServerState) -> None:
+    for connection in list(state.connections):
+        connection.shutdown()
+    tasks = set(state.tasks)
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=_DRAIN_S)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+    for connection in list(state.connections):
+        connection.transport.abort()
 
 
 def _bind(address: str) -> socket.socket:
