@@ -28,7 +28,7 @@ from edgelora.v1 import ticket_pb2 as edgelora_dot_v1_dot_ticket__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#edgelora/v1/inference_service.proto\x12\x0b\x65\x64gelora.v1\x1a\x19\x65\x64gelora/v1/adapter.proto\x1a\x1c\x65\x64gelora/v1/generation.proto\x1a\x18\x65\x64gelora/v1/ticket.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb5\x01\n\x1fInferenceServiceGenerateRequest\x12#\n\x06ticket\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12+\n\x05input\x18\x02 \x01(\x0b\x32\x1c.edgelora.v1.GenerationInput\x12/\n\x07options\x18\x03 \x01(\x0b\x32\x1e.edgelora.v1.GenerationOptions\x12\x0f\n\x07session\x18\x04 \x01(\t\"\x7f\n\"InferenceServiceSetStrengthRequest\x12\"\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x61pter\x18\x03 \x01(\t\x12\x10\n\x08strength\x18\x04 \x01(\x01\"U\n#InferenceServiceSetStrengthResponse\x12.\n\x08\x61\x64\x61pters\x18\x01 \x03(\x0b\x32\x1c.edgelora.v1.AdapterStrength\"L\n\x15\x46orgetSessionsRequest\x12\"\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12\x0f\n\x07session\x18\x02 \x01(\t\"/\n\x16\x46orgetSessionsResponse\x12\x15\n\rnum_forgotten\x18\x01 \x01(\r\"\xa4\x01\n InferenceServiceGenerateResponse\x12\'\n\x07started\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.StartedH\x00\x12#\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x12.edgelora.v1.DeltaH\x00\x12)\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x15.edgelora.v1.FinishedH\x00\x42\x07\n\x05\x65vent\"$\n\x07Started\x12\x19\n\x11num_prompt_tokens\x18\x01 \x01(\r\"\x89\x01\n\x08\x46inished\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.edgelora.v1.FinishReason\x12\x18\n\x0bstop_string\x18\x02 \x01(\tH\x00\x88\x01\x01\x12!\n\x05usage\x18\x03 \x01(\x0b\x32\x12.edgelora.v1.UsageB\x0e\n\x0c_stop_string\":\n\x13SetRunLimitsRequest\x12#\n\x06limits\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\"]\n\x14SetRunLimitsResponse\x12\x14\n\x0cmax_num_seqs\x18\x01 \x01(\r\x12\x1a\n\x12max_prefill_tokens\x18\x02 \x01(\r\x12\x13\n\x0bnum_threads\x18\x03 \x01(\r\"\x11\n\x0fGetModelRequest\"\xa0\x01\n\x10GetModelResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x1a\n\x12max_context_tokens\x18\x03 \x01(\r\x12\x12\n\nvocab_size\x18\x04 \x01(\r\x12\x0f\n\x07\x62\x61\x63kend\x18\x05 \x01(\t\x12\x15\n\rmax_lora_rank\x18\x06 \x01(\r\x12\x16\n\x0ekv_cache_dtype\x18\x07 \x01(\t\"\x18\n\x16GetEngineStatusRequest\"\xb9\x05\n\x17GetEngineStatusResponse\x12\x13\n\x0bnum_running\x18\x01 \x01(\r\x12\x13\n\x0bnum_waiting\x18\x02 \x01(\r\x12\x15\n\rnum_kv_blocks\x18\x03 \x01(\r\x12\x1a\n\x12num_free_kv_blocks\x18\x04 \x01(\r\x12\x19\n\x11num_adapter_slots\x18\x05 \x01(\r\x12\x1d\n\x15num_resident_adapters\x18\x06 \x01(\r\x12\x1e\n\x16num_adapter_references\x18\x07 \x01(\r\x12\x11\n\tnum_steps\x18\x08 \x01(\x04\x12\x19\n\x11num_output_tokens\x18\t \x01(\x04\x12\x17\n\x0fnum_preemptions\x18\n \x01(\x04\x12\x15\n\rweights_bytes\x18\x0b \x01(\x04\x12\x16\n\x0ekv_cache_bytes\x18\x0c \x01(\x04\x12\x1b\n\x13\x61\x64\x61pter_slots_bytes\x18\r \x01(\x04\x12\x1c\n\x14num_cached_kv_blocks\x18\x0e \x01(\r\x12 \n\x18num_prefix_lookup_tokens\x18\x0f \x01(\x04\x12\x1d\n\x15num_prefix_hit_tokens\x18\x10 \x01(\x04\x12\x14\n\x0cmax_num_seqs\x18\x11 \x01(\r\x12\x1a\n\x12max_prefill_tokens\x18\x12 \x01(\r\x12\x13\n\x0bnum_threads\x18\x13 \x01(\r\x12,\n\tstep_time\x18\x14 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06shares\x18\x15 \x03(\x0b\x32\x19.edgelora.v1.AdapterShare\x12#\n\x05slots\x18\x16 \x03(\x0b\x32\x14.edgelora.v1.SlotUse\x12\x14\n\x0cnum_sessions\x18\x17 \x01(\r\x12\x1a\n\x12num_session_tokens\x18\x18 \x01(\x04\"\x82\x01\n\x0c\x41\x64\x61pterShare\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12,\n\tstep_time\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11num_prompt_tokens\x18\x03 \x01(\x04\x12\x19\n\x11num_output_tokens\x18\x04 \x01(\x04\"Y\n\x07SlotUse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x16\n\x0enum_references\x18\x02 \x01(\r\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x12\n\nis_loading\x18\x04 \x01(\x08\x32\xdf\x04\n\x10InferenceService\x12i\n\x08Generate\x12,.edgelora.v1.InferenceServiceGenerateRequest\x1a-.edgelora.v1.InferenceServiceGenerateResponse0\x01\x12u\n\x0bSetStrength\x12/.edgelora.v1.InferenceServiceSetStrengthRequest\x1a\x30.edgelora.v1.InferenceServiceSetStrengthResponse\"\x03\x90\x02\x02\x12^\n\x0e\x46orgetSessions\x12\".edgelora.v1.ForgetSessionsRequest\x1a#.edgelora.v1.ForgetSessionsResponse\"\x03\x90\x02\x02\x12X\n\x0cSetRunLimits\x12 .edgelora.v1.SetRunLimitsRequest\x1a!.edgelora.v1.SetRunLimitsResponse\"\x03\x90\x02\x02\x12L\n\x08GetModel\x12\x1c.edgelora.v1.GetModelRequest\x1a\x1d.edgelora.v1.GetModelResponse\"\x03\x90\x02\x01\x12\x61\n\x0fGetEngineStatus\x12#.edgelora.v1.GetEngineStatusRequest\x1a$.edgelora.v1.GetEngineStatusResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#edgelora/v1/inference_service.proto\x12\x0b\x65\x64gelora.v1\x1a\x19\x65\x64gelora/v1/adapter.proto\x1a\x1c\x65\x64gelora/v1/generation.proto\x1a\x18\x65\x64gelora/v1/ticket.proto\x1a\x1egoogle/protobuf/duration.proto\"\xe6\x01\n\x1fInferenceServiceGenerateRequest\x12#\n\x06ticket\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12+\n\x05input\x18\x02 \x01(\x0b\x32\x1c.edgelora.v1.GenerationInput\x12/\n\x07options\x18\x03 \x01(\x0b\x32\x1e.edgelora.v1.GenerationOptions\x12\x0f\n\x07session\x18\x04 \x01(\t\x12/\n\tstrengths\x18\x05 \x03(\x0b\x32\x1c.edgelora.v1.AdapterStrength\"\x7f\n\"InferenceServiceSetStrengthRequest\x12\"\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x61pter\x18\x03 \x01(\t\x12\x10\n\x08strength\x18\x04 \x01(\x01\"U\n#InferenceServiceSetStrengthResponse\x12.\n\x08\x61\x64\x61pters\x18\x01 \x03(\x0b\x32\x1c.edgelora.v1.AdapterStrength\"L\n\x15\x46orgetSessionsRequest\x12\"\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12\x0f\n\x07session\x18\x02 \x01(\t\"/\n\x16\x46orgetSessionsResponse\x12\x15\n\rnum_forgotten\x18\x01 \x01(\r\"\xd4\x01\n InferenceServiceGenerateResponse\x12\'\n\x07started\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.StartedH\x00\x12#\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x12.edgelora.v1.DeltaH\x00\x12)\n\x08\x66inished\x18\x03 \x01(\x0b\x32\x15.edgelora.v1.FinishedH\x00\x12.\n\x0b\x65ngine_time\x18\x04 \x01(\x0b\x32\x19.google.protobuf.DurationB\x07\n\x05\x65vent\"$\n\x07Started\x12\x19\n\x11num_prompt_tokens\x18\x01 \x01(\r\"\x89\x01\n\x08\x46inished\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.edgelora.v1.FinishReason\x12\x18\n\x0bstop_string\x18\x02 \x01(\tH\x00\x88\x01\x01\x12!\n\x05usage\x18\x03 \x01(\x0b\x32\x12.edgelora.v1.UsageB\x0e\n\x0c_stop_string\":\n\x13SetRunLimitsRequest\x12#\n\x06limits\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\"]\n\x14SetRunLimitsResponse\x12\x14\n\x0cmax_num_seqs\x18\x01 \x01(\r\x12\x1a\n\x12max_prefill_tokens\x18\x02 \x01(\r\x12\x13\n\x0bnum_threads\x18\x03 \x01(\r\"\x11\n\x0fGetModelRequest\"\xa0\x01\n\x10GetModelResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x1a\n\x12max_context_tokens\x18\x03 \x01(\r\x12\x12\n\nvocab_size\x18\x04 \x01(\r\x12\x0f\n\x07\x62\x61\x63kend\x18\x05 \x01(\t\x12\x15\n\rmax_lora_rank\x18\x06 \x01(\r\x12\x16\n\x0ekv_cache_dtype\x18\x07 \x01(\t\"\x18\n\x16GetEngineStatusRequest\"\xb9\x05\n\x17GetEngineStatusResponse\x12\x13\n\x0bnum_running\x18\x01 \x01(\r\x12\x13\n\x0bnum_waiting\x18\x02 \x01(\r\x12\x15\n\rnum_kv_blocks\x18\x03 \x01(\r\x12\x1a\n\x12num_free_kv_blocks\x18\x04 \x01(\r\x12\x19\n\x11num_adapter_slots\x18\x05 \x01(\r\x12\x1d\n\x15num_resident_adapters\x18\x06 \x01(\r\x12\x1e\n\x16num_adapter_references\x18\x07 \x01(\r\x12\x11\n\tnum_steps\x18\x08 \x01(\x04\x12\x19\n\x11num_output_tokens\x18\t \x01(\x04\x12\x17\n\x0fnum_preemptions\x18\n \x01(\x04\x12\x15\n\rweights_bytes\x18\x0b \x01(\x04\x12\x16\n\x0ekv_cache_bytes\x18\x0c \x01(\x04\x12\x1b\n\x13\x61\x64\x61pter_slots_bytes\x18\r \x01(\x04\x12\x1c\n\x14num_cached_kv_blocks\x18\x0e \x01(\r\x12 \n\x18num_prefix_lookup_tokens\x18\x0f \x01(\x04\x12\x1d\n\x15num_prefix_hit_tokens\x18\x10 \x01(\x04\x12\x14\n\x0cmax_num_seqs\x18\x11 \x01(\r\x12\x1a\n\x12max_prefill_tokens\x18\x12 \x01(\r\x12\x13\n\x0bnum_threads\x18\x13 \x01(\r\x12,\n\tstep_time\x18\x14 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06shares\x18\x15 \x03(\x0b\x32\x19.edgelora.v1.AdapterShare\x12#\n\x05slots\x18\x16 \x03(\x0b\x32\x14.edgelora.v1.SlotUse\x12\x14\n\x0cnum_sessions\x18\x17 \x01(\r\x12\x1a\n\x12num_session_tokens\x18\x18 \x01(\x04\"\x82\x01\n\x0c\x41\x64\x61pterShare\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12,\n\tstep_time\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11num_prompt_tokens\x18\x03 \x01(\x04\x12\x19\n\x11num_output_tokens\x18\x04 \x01(\x04\"Y\n\x07SlotUse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x16\n\x0enum_references\x18\x02 \x01(\r\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\x12\n\nis_loading\x18\x04 \x01(\x08\x32\xdf\x04\n\x10InferenceService\x12i\n\x08Generate\x12,.edgelora.v1.InferenceServiceGenerateRequest\x1a-.edgelora.v1.InferenceServiceGenerateResponse0\x01\x12u\n\x0bSetStrength\x12/.edgelora.v1.InferenceServiceSetStrengthRequest\x1a\x30.edgelora.v1.InferenceServiceSetStrengthResponse\"\x03\x90\x02\x02\x12^\n\x0e\x46orgetSessions\x12\".edgelora.v1.ForgetSessionsRequest\x1a#.edgelora.v1.ForgetSessionsResponse\"\x03\x90\x02\x02\x12X\n\x0cSetRunLimits\x12 .edgelora.v1.SetRunLimitsRequest\x1a!.edgelora.v1.SetRunLimitsResponse\"\x03\x90\x02\x02\x12L\n\x08GetModel\x12\x1c.edgelora.v1.GetModelRequest\x1a\x1d.edgelora.v1.GetModelResponse\"\x03\x90\x02\x01\x12\x61\n\x0fGetEngineStatus\x12#.edgelora.v1.GetEngineStatusRequest\x1a$.edgelora.v1.GetEngineStatusResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,37 +46,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INFERENCESERVICE'].methods_by_name['GetEngineStatus']._loaded_options = None
   _globals['_INFERENCESERVICE'].methods_by_name['GetEngineStatus']._serialized_options = b'\220\002\001'
   _globals['_INFERENCESERVICEGENERATEREQUEST']._serialized_start=168
-  _globals['_INFERENCESERVICEGENERATEREQUEST']._serialized_end=349
-  _globals['_INFERENCESERVICESETSTRENGTHREQUEST']._serialized_start=351
-  _globals['_INFERENCESERVICESETSTRENGTHREQUEST']._serialized_end=478
-  _globals['_INFERENCESERVICESETSTRENGTHRESPONSE']._serialized_start=480
-  _globals['_INFERENCESERVICESETSTRENGTHRESPONSE']._serialized_end=565
-  _globals['_FORGETSESSIONSREQUEST']._serialized_start=567
-  _globals['_FORGETSESSIONSREQUEST']._serialized_end=643
-  _globals['_FORGETSESSIONSRESPONSE']._serialized_start=645
-  _globals['_FORGETSESSIONSRESPONSE']._serialized_end=692
-  _globals['_INFERENCESERVICEGENERATERESPONSE']._serialized_start=695
-  _globals['_INFERENCESERVICEGENERATERESPONSE']._serialized_end=859
-  _globals['_STARTED']._serialized_start=861
-  _globals['_STARTED']._serialized_end=897
-  _globals['_FINISHED']._serialized_start=900
-  _globals['_FINISHED']._serialized_end=1037
-  _globals['_SETRUNLIMITSREQUEST']._serialized_start=1039
-  _globals['_SETRUNLIMITSREQUEST']._serialized_end=1097
-  _globals['_SETRUNLIMITSRESPONSE']._serialized_start=1099
-  _globals['_SETRUNLIMITSRESPONSE']._serialized_end=1192
-  _globals['_GETMODELREQUEST']._serialized_start=1194
-  _globals['_GETMODELREQUEST']._serialized_end=1211
-  _globals['_GETMODELRESPONSE']._serialized_start=1214
-  _globals['_GETMODELRESPONSE']._serialized_end=1374
-  _globals['_GETENGINESTATUSREQUEST']._serialized_start=1376
-  _globals['_GETENGINESTATUSREQUEST']._serialized_end=1400
-  _globals['_GETENGINESTATUSRESPONSE']._serialized_start=1403
-  _globals['_GETENGINESTATUSRESPONSE']._serialized_end=2100
-  _globals['_ADAPTERSHARE']._serialized_start=2103
-  _globals['_ADAPTERSHARE']._serialized_end=2233
-  _globals['_SLOTUSE']._serialized_start=2235
-  _globals['_SLOTUSE']._serialized_end=2324
-  _globals['_INFERENCESERVICE']._serialized_start=2327
-  _globals['_INFERENCESERVICE']._serialized_end=2934
+  _globals['_INFERENCESERVICEGENERATEREQUEST']._serialized_end=398
+  _globals['_INFERENCESERVICESETSTRENGTHREQUEST']._serialized_start=400
+  _globals['_INFERENCESERVICESETSTRENGTHREQUEST']._serialized_end=527
+  _globals['_INFERENCESERVICESETSTRENGTHRESPONSE']._serialized_start=529
+  _globals['_INFERENCESERVICESETSTRENGTHRESPONSE']._serialized_end=614
+  _globals['_FORGETSESSIONSREQUEST']._serialized_start=616
+  _globals['_FORGETSESSIONSREQUEST']._serialized_end=692
+  _globals['_FORGETSESSIONSRESPONSE']._serialized_start=694
+  _globals['_FORGETSESSIONSRESPONSE']._serialized_end=741
+  _globals['_INFERENCESERVICEGENERATERESPONSE']._serialized_start=744
+  _globals['_INFERENCESERVICEGENERATERESPONSE']._serialized_end=956
+  _globals['_STARTED']._serialized_start=958
+  _globals['_STARTED']._serialized_end=994
+  _globals['_FINISHED']._serialized_start=997
+  _globals['_FINISHED']._serialized_end=1134
+  _globals['_SETRUNLIMITSREQUEST']._serialized_start=1136
+  _globals['_SETRUNLIMITSREQUEST']._serialized_end=1194
+  _globals['_SETRUNLIMITSRESPONSE']._serialized_start=1196
+  _globals['_SETRUNLIMITSRESPONSE']._serialized_end=1289
+  _globals['_GETMODELREQUEST']._serialized_start=1291
+  _globals['_GETMODELREQUEST']._serialized_end=1308
+  _globals['_GETMODELRESPONSE']._serialized_start=1311
+  _globals['_GETMODELRESPONSE']._serialized_end=1471
+  _globals['_GETENGINESTATUSREQUEST']._serialized_start=1473
+  _globals['_GETENGINESTATUSREQUEST']._serialized_end=1497
+  _globals['_GETENGINESTATUSRESPONSE']._serialized_start=1500
+  _globals['_GETENGINESTATUSRESPONSE']._serialized_end=2197
+  _globals['_ADAPTERSHARE']._serialized_start=2200
+  _globals['_ADAPTERSHARE']._serialized_end=2330
+  _globals['_SLOTUSE']._serialized_start=2332
+  _globals['_SLOTUSE']._serialized_end=2421
+  _globals['_INFERENCESERVICE']._serialized_start=2424
+  _globals['_INFERENCESERVICE']._serialized_end=3031
 # @@protoc_insertion_point(module_scope)

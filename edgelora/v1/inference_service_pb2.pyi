@@ -13,16 +13,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class InferenceServiceGenerateRequest(_message.Message):
-    __slots__ = ("ticket", "input", "options", "session")
+    __slots__ = ("ticket", "input", "options", "session", "strengths")
     TICKET_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    STRENGTHS_FIELD_NUMBER: _ClassVar[int]
     ticket: _ticket_pb2.Sealed
     input: _generation_pb2.GenerationInput
     options: _generation_pb2.GenerationOptions
     session: str
-    def __init__(self, ticket: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., input: _Optional[_Union[_generation_pb2.GenerationInput, _Mapping]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., session: _Optional[str] = ...) -> None: ...
+    strengths: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterStrength]
+    def __init__(self, ticket: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., input: _Optional[_Union[_generation_pb2.GenerationInput, _Mapping]] = ..., options: _Optional[_Union[_generation_pb2.GenerationOptions, _Mapping]] = ..., session: _Optional[str] = ..., strengths: _Optional[_Iterable[_Union[_adapter_pb2.AdapterStrength, _Mapping]]] = ...) -> None: ...
 
 class InferenceServiceSetStrengthRequest(_message.Message):
     __slots__ = ("claim", "request_id", "adapter", "strength")
@@ -57,14 +59,16 @@ class ForgetSessionsResponse(_message.Message):
     def __init__(self, num_forgotten: _Optional[int] = ...) -> None: ...
 
 class InferenceServiceGenerateResponse(_message.Message):
-    __slots__ = ("started", "delta", "finished")
+    __slots__ = ("started", "delta", "finished", "engine_time")
     STARTED_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_TIME_FIELD_NUMBER: _ClassVar[int]
     started: Started
     delta: _generation_pb2.Delta
     finished: Finished
-    def __init__(self, started: _Optional[_Union[Started, _Mapping]] = ..., delta: _Optional[_Union[_generation_pb2.Delta, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ...) -> None: ...
+    engine_time: _duration_pb2.Duration
+    def __init__(self, started: _Optional[_Union[Started, _Mapping]] = ..., delta: _Optional[_Union[_generation_pb2.Delta, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., engine_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Started(_message.Message):
     __slots__ = ("num_prompt_tokens",)

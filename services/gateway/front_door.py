@@ -9,6 +9,7 @@ import structlog
 from edgelora.adapter_names import AUTO
 from edgelora.errors import ServiceUnavailableError
 from edgelora.v1 import gateway_service_pb2 as pb
+from edgelora.v1.adapter_pb2 import AdapterStrength
 from edgelora.v1.generation_pb2 import Conversation, GenerationInput, PriorityClass
 from edgelora.v1.inference_service_pb2 import GetModelResponse
 from services.chassis.generation_limits import DEFAULT_MAX_TOKENS
@@ -18,6 +19,7 @@ from services.gateway.deadline import Deadlines
 from services.gateway.generation import Generations, GenerationStream
 from services.gateway.generation_run import GenerationRequest
 from services.gateway.readiness import Readiness
+from services.gateway.session_memory import SessionMemory
 
 _CLAIM_SLACK_S = 30.0
 _MAX_ROUTING_CHARS = 4096
@@ -33,11 +35,13 @@ class FrontDoor:
         generations: Generations,
         readiness: Readiness,
         deadlines: Deadlines,
+        memory: SessionMemory,
     ) -> None:
         self._authentication = authentication
         self._generations = generations
         self._readiness = readiness
         self._deadlines = deadlines
+        self._memory = memory
 
     @property
     def model(self) -> GetModelResponse:
@@ -88,6 +92,27 @@ class FrontDoor:
         )
         return self._start(caller, wanted, remaining_s)
 
+    async def set_strength(
+        self, caller: Caller, request_id: str, adapter: str, strength: float
+    ) -> Sequence[AdapterStrength]:
+        """Changes the strength of an adapter of a running generation from the next token on.
+
+        `adapter` is a digest or the alias the request used; it may be empty where there is one.
+        Returns the strengths in force. Raises InvalidRequestError, NotFoundError for a generation
+        that is unknown, another tenant's or over, and ServiceUnavailableError.
+        """
+        validation.check_set_strength(request_id, adapter, strength)
+        return await self._generations.set_strength(caller, request_id, adapter, strength)
+
+    async def forget_session(self, caller: Caller, session: str) -> int:
+        """Drops what the node keeps of one of the caller's conversations, or of all (empty).
+
+        Returns how many were dropped. Raises InvalidRequestError, and ServiceUnavailableError
+        when a worker did not answer: it may keep some still.
+        """
+        validation.check_session(session)
+        return await self._memory.forget(caller.claim, session)
+
     def _start(
         self, caller: Caller, wanted: GenerationRequest, remaining_s: float | None
     ) -> GenerationStream:
@@ -118,6 +143,7 @@ class FrontDoor:
             user=request.user,
             routing_text=_routing_text(request, texts[-1]),
             degradation=request.degradation,
+            session=request.session,
         )
 
 

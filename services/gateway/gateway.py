@@ -29,6 +29,7 @@ from services.gateway.quota import Quota
 from services.gateway.quota_ledger import QuotaLedger
 from services.gateway.readiness import Readiness
 from services.gateway.servicer import GatewayServicer
+from services.gateway.session_memory import SessionMemory
 from services.gateway.tenant_registry import TenantRegistry
 from services.gateway.upload import UploadRelay
 from services.gateway.upstream import Upstream
@@ -85,6 +86,7 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         generations=generations,
         readiness=readiness,
         deadlines=deadlines,
+        memory=SessionMemory(upstream),
     )
     catalogue = AdapterCatalogue(upstream)
     node = NodeReadings(upstream, readiness, sealer, inference_address=config.inference_address)

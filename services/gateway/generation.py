@@ -8,7 +8,13 @@ from functools import partial
 
 import structlog
 
-from edgelora.errors import CancelledRequestError, DeadlineExceededError, EdgeLoraError
+from edgelora.errors import (
+    CancelledRequestError,
+    DeadlineExceededError,
+    EdgeLoraError,
+    NotFoundError,
+)
+from edgelora.v1.adapter_pb2 import AdapterStrength
 from edgelora.v1.gateway_service_pb2 import GenerationEvent
 from services.gateway.admission import Reservation
 from services.gateway.authentication import Caller
@@ -76,6 +82,8 @@ class Generations:
         self._stall_s = stall_s
         self._observers = observers
         self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[tuple[str, str], GenerationRun] = {}
+        """By tenant and request id."""
 
     def start(
         self, caller: Caller, request: GenerationRequest, *, budget_s: float
@@ -101,8 +109,23 @@ class Generations:
         )
         task = asyncio.create_task(_run_within(run, budget_s))
         self._keep(task)
-        task.add_done_callback(partial(self._conclude, run, delivery, reservation))
+        name = caller.tenant.tenant_id, caller.request_id
+        self._running[name] = run
+        task.add_done_callback(partial(self._conclude, name, run, delivery, reservation))
         return GenerationStream(delivery, task, run)
+
+    async def set_strength(
+        self, caller: Caller, request_id: str, adapter: str, strength: float
+    ) -> Sequence[AdapterStrength]:
+        """Changes the strength of an adapter of one of the caller's running generations.
+
+        Returns the strengths in force from the next token on. Raises NotFoundError when the caller
+        has no such generation running, and what `RunningStrengths.set` raises.
+        """
+        run = self._running.get((caller.tenant.tenant_id, request_id))
+        if run is None:
+            raise NotFoundError("no such generation is running: it may have ended")
+        return await run.strengths.set(caller, request_id, adapter, strength)
 
     async def drain(self) -> None:
         """Waits for the last leases to be given back."""
@@ -111,12 +134,14 @@ class Generations:
 
     def _conclude(
         self,
+        name: tuple[str, str],
         run: GenerationRun,
         delivery: Delivery[GenerationEvent],
         reservation: Reservation,
         task: asyncio.Task[None],
     ) -> None:
         run.stop()
+        self._running.pop(name, None)
         self._quota.settle(reservation, run.num_prompt_tokens + run.num_output_tokens)
         counters = self._usage.of(reservation.tenant_id)
         counters.num_ended += 1

@@ -30,6 +30,7 @@ from services.chassis.channel import call_metadata, translate_errors
 from services.gateway.authentication import Caller
 from services.gateway.ended_generation import EndedGeneration
 from services.gateway.queue_turn import QueueTurn
+from services.gateway.running_strengths import RunningStrengths
 from services.gateway.upstream import Upstream
 
 _RECHECK_S = 1.0
@@ -54,6 +55,8 @@ class GenerationRequest:
     """What the router chooses by; empty where the request chose itself. Never logged."""
     degradation: DegradationPreference
     """What to do while the device is under pressure."""
+    session: str = ""
+    """Name of the conversation whose computed tokens are kept; empty keeps none."""
 
 
 class GenerationRun:
@@ -81,13 +84,14 @@ class GenerationRun:
         self._first_token_s: float | None = None
         self._turn: QueueTurn | None = None
         self._worker_call: Any = None
+        self.strengths = RunningStrengths()
         self.adapter_digests: list[str] = []
         self.degradations: list[str] = []
         """Steps and their rules, for the log."""
         self.num_prompt_tokens = 0
         self.num_output_tokens = 0
         self.engine_s = 0.0
-        """Share of the engine's time, known at its end."""
+        """Share of the time the engine's steps took so far."""
 
     @property
     def queue_s(self) -> float | None:
@@ -151,6 +155,7 @@ class GenerationRun:
 
     async def _accept(self, queued: Queued) -> None:
         self.adapter_digests = [adapter.digest for adapter in queued.adapters]
+        self.strengths.resolve(queued.adapters)
         self.degradations = [
             f"{_step_name(degradation.step)} {degradation.rule}"
             for degradation in queued.degradations
@@ -172,13 +177,20 @@ class GenerationRun:
             raise _worker_lost() from error
         self._worker_call = worker.Generate(
             InferenceServiceGenerateRequest(
-                ticket=granted.ticket, input=self._request.input, options=self._request.options
+                ticket=granted.ticket,
+                input=self._request.input,
+                options=self._request.options,
+                session=self._request.session,
+                strengths=self.strengths.changed(),
             ),
             timeout=self._remaining_s(),
             metadata=call_metadata(),
         )
+        self.strengths.start(worker, self._worker_call)
         while True:
             response = await self._read()
+            if response.HasField("engine_time"):
+                self.engine_s = response.engine_time.ToMicroseconds() / 1_000_000
             match response.WhichOneof("event"):
                 case "started":
                     self.num_prompt_tokens = response.started.num_prompt_tokens

@@ -65,6 +65,25 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         async for event in _read(stream, context):
             yield pb.ChatResponse(event=event)
 
+    async def SetStrength(
+        self, request: pb.SetStrengthRequest, context: _Context
+    ) -> pb.SetStrengthResponse:
+        """Changes the strength of an adapter of a running generation."""
+        caller = await self._authenticate(context)
+        adapters = await self._door.set_strength(
+            caller, request.request_id, request.adapter, request.strength
+        )
+        return pb.SetStrengthResponse(adapters=adapters)
+
+    async def ForgetSession(
+        self, request: pb.ForgetSessionRequest, context: _Context
+    ) -> pb.ForgetSessionResponse:
+        """Drops what is kept of the caller's conversations."""
+        caller = await self._authenticate(context)
+        return pb.ForgetSessionResponse(
+            num_forgotten=await self._door.forget_session(caller, request.session)
+        )
+
     async def GetStatus(
         self, request: pb.GetStatusRequest, context: _Context
     ) -> pb.GetStatusResponse:

@@ -30,6 +30,8 @@ MAX_CARD_BYTES = 2**16
 MAX_PAGE_SIZE = 1000
 MAX_PAGE_TOKEN_CHARS = 256
 MAX_USER_CHARS = 64
+MAX_SESSION_CHARS = 64
+MAX_REQUEST_ID_CHARS = 64
 MAX_PACKAGE_CHARS = 512
 _ALIAS = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -52,6 +54,21 @@ def check_chat(request: pb.ChatRequest) -> None:
     """Checks a ChatRequest."""
     check_conversation(request.messages)
     _check_common(request)
+
+
+def check_session(name: str) -> None:
+    """Checks the name of a conversation; it may be empty."""
+    if len(name) > MAX_SESSION_CHARS or not name.isprintable():
+        raise _invalid("session", f"may have at most {MAX_SESSION_CHARS} characters, all printable")
+
+
+def check_set_strength(request_id: str, adapter: str, strength: float) -> None:
+    """Checks a change of a running generation. `adapter` may be empty."""
+    if not request_id or len(request_id) > MAX_REQUEST_ID_CHARS:
+        raise _invalid("request_id", "must be that of a running generation, see its Accepted")
+    if adapter:
+        check_adapter_name(adapter, "adapter")
+    _check_strength(strength, "strength")
 
 
 def check_alias(name: str, field: str) -> None:
@@ -143,6 +160,7 @@ def _check_naming(request: pb.AdapterUploadHeader | pb.InstallAdapterRequest, pa
 def _check_common(request: pb.GenerateRequest | pb.ChatRequest) -> None:
     _check_adapters(request.adapters)
     _check_degradation(request.degradation)
+    check_session(request.session)
     check_options(request.options)
     if request.priority not in PriorityClass.values():
         raise _invalid("priority", "must be interactive, background or batch")
@@ -163,10 +181,13 @@ def _check_adapters(adapters: Sequence[AdapterSelection]) -> None:
             rule = "names an adapter again: give each once, with its whole strength"
             raise _invalid(f"{field}.adapter", rule)
         seen.add(selection.adapter)
-        if selection.HasField("strength") and not (
-            math.isfinite(selection.strength) and 0.0 <= selection.strength <= MAX_STRENGTH
-        ):
-            raise _invalid(f"{field}.strength", f"must be a number, 0 to {MAX_STRENGTH:g}")
+        if selection.HasField("strength"):
+            _check_strength(selection.strength, f"{field}.strength")
+
+
+def _check_strength(strength: float, field: str) -> None:
+    if not (math.isfinite(strength) and 0.0 <= strength <= MAX_STRENGTH):
+        raise _invalid(field, f"must be a number, 0 to {MAX_STRENGTH:g}")
 
 
 def _check_auto(selection: AdapterSelection, field: str, num_adapters: int) -> None:
