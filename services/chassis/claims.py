@@ -13,11 +13,26 @@ from services.chassis.sealing import Sealer
 
 
 def seal_claim(
-    sealer: Sealer, *, tenant_id: str, request_id: str, expires_at_boot_s: float
+    sealer: Sealer,
+    *,
+    tenant_id: str,
+    request_id: str,
+    expires_at_boot_s: float,
+    max_adapters: int | None = None,
+    max_adapter_bytes: int | None = None,
 ) -> Sealed:
-    """Seals who is asking. Only the gateway's authentication does this."""
+    """Seals who is asking, and how much it may store; None leaves that to the store.
+
+    Only the gateway's authentication does this.
+    """
     return sealer.seal(
-        TenantClaim(tenant_id=tenant_id, request_id=request_id, expires_at_boot_s=expires_at_boot_s)
+        TenantClaim(
+            tenant_id=tenant_id,
+            request_id=request_id,
+            expires_at_boot_s=expires_at_boot_s,
+            max_adapters=max_adapters,
+            max_adapter_bytes=max_adapter_bytes,
+        )
     )
 
 

@@ -5,10 +5,10 @@ It is served on a unix socket of its own: whoever can open that is the operator.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import grpc
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from edgelora.errors import DeadlineExceededError
 from edgelora.v1 import admin_service_pb2 as pb
@@ -18,12 +18,15 @@ from services.chassis.channel import call_metadata
 from services.chassis.claims import seal_device_report
 from services.chassis.device_report import check_device_report
 from services.chassis.sealing import Sealer, boot_clock_s
-from services.gateway.tenant_registry import (
-    DEFAULT_MAX_CONCURRENT_REQUESTS,
-    DEFAULT_MAX_TOKENS_PER_MINUTE,
-    Tenant,
-    TenantRegistry,
+from services.gateway.roles import Role
+from services.gateway.tenant import Tenant, TenantQuotas
+from services.gateway.tenant_messages import (
+    changed_quotas,
+    key_message,
+    role_of,
+    tenant_message,
 )
+from services.gateway.tenant_registry import TenantRegistry
 from services.gateway.upstream import Upstream, errors_of, unavailable
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -43,30 +46,65 @@ class AdminServicer(rpc.AdminServiceServicer):
         self, request: pb.CreateTenantRequest, context: _Context
     ) -> pb.CreateTenantResponse:
         """Makes a tenant; the answer holds the only copy of its key."""
+        quotas = changed_quotas(changed_quotas(TenantQuotas(), request.quotas), request)
         tenant, api_key = self._registry.create(
             request.tenant_id,
-            max_concurrent_requests=request.max_concurrent_requests
-            if request.HasField("max_concurrent_requests")
-            else DEFAULT_MAX_CONCURRENT_REQUESTS,
-            max_tokens_per_minute=request.max_tokens_per_minute
-            if request.HasField("max_tokens_per_minute")
-            else DEFAULT_MAX_TOKENS_PER_MINUTE,
+            role=role_of(request.role, otherwise=Role.AUTHOR),
+            quotas=quotas,
+            spiffe_id=request.spiffe_id or None,
         )
-        return pb.CreateTenantResponse(tenant=_message(tenant), api_key=api_key)
+        return pb.CreateTenantResponse(tenant=tenant_message(tenant), api_key=api_key)
 
     async def ListTenants(
         self, request: pb.ListTenantsRequest, context: _Context
     ) -> pb.ListTenantsResponse:
         """Lists all tenants, without keys."""
-        return pb.ListTenantsResponse(
-            tenants=[_message(tenant) for tenant in self._registry.list()]
-        )
+        return pb.ListTenantsResponse(tenants=map(tenant_message, self._registry.list()))
+
+    async def UpdateTenant(
+        self, request: pb.UpdateTenantRequest, context: _Context
+    ) -> pb.UpdateTenantResponse:
+        """Changes a tenant's role, quotas and identity."""
+
+        def change(tenant: Tenant) -> Tenant:
+            spiffe_id = request.spiffe_id if request.HasField("spiffe_id") else tenant.spiffe_id
+            return replace(
+                tenant,
+                role=role_of(request.role, otherwise=tenant.role),
+                quotas=changed_quotas(tenant.quotas, request.quotas),
+                spiffe_id=spiffe_id or None,
+            )
+
+        tenant = self._registry.update(request.tenant_id, change)
+        return pb.UpdateTenantResponse(tenant=tenant_message(tenant))
 
     async def RevokeTenant(
         self, request: pb.RevokeTenantRequest, context: _Context
     ) -> pb.RevokeTenantResponse:
-        """Voids a tenant's key at once."""
-        return pb.RevokeTenantResponse(tenant=_message(self._registry.revoke(request.tenant_id)))
+        """Voids a tenant and its keys at once."""
+        tenant = self._registry.revoke(request.tenant_id)
+        return pb.RevokeTenantResponse(tenant=tenant_message(tenant))
+
+    async def CreateKey(
+        self, request: pb.CreateKeyRequest, context: _Context
+    ) -> pb.CreateKeyResponse:
+        """Makes one more key; the answer holds its only copy."""
+        overlap_s = None
+        if request.HasField("overlap"):
+            overlap_s = request.overlap.seconds + request.overlap.nanos / 1e9
+        key, api_key = self._registry.create_key(request.tenant_id, overlap_s=overlap_s)
+        return pb.CreateKeyResponse(key=key_message(key), api_key=api_key)
+
+    async def ListKeys(self, request: pb.ListKeysRequest, context: _Context) -> pb.ListKeysResponse:
+        """Lists the keys of a tenant, without the secrets."""
+        return pb.ListKeysResponse(keys=map(key_message, self._registry.keys(request.tenant_id)))
+
+    async def RevokeKey(
+        self, request: pb.RevokeKeyRequest, context: _Context
+    ) -> pb.RevokeKeyResponse:
+        """Voids one key at once."""
+        key = self._registry.revoke_key(request.tenant_id, request.key_id)
+        return pb.RevokeKeyResponse(key=key_message(key))
 
     async def ReportDevice(
         self, request: pb.ReportDeviceRequest, context: _Context
@@ -88,21 +126,3 @@ class AdminServicer(rpc.AdminServiceServicer):
         except DeadlineExceededError:
             raise unavailable("monitor") from None  # the limit is ours, not the caller's
         return pb.ReportDeviceResponse()
-
-
-def _message(tenant: Tenant) -> pb.Tenant:
-    message = pb.Tenant(
-        tenant_id=tenant.tenant_id,
-        max_concurrent_requests=tenant.max_concurrent_requests,
-        max_tokens_per_minute=tenant.max_tokens_per_minute,
-        created_at=_timestamp(tenant.created_at_s),
-    )
-    if tenant.revoked_at_s is not None:
-        message.revoked_at.CopyFrom(_timestamp(tenant.revoked_at_s))
-    return message
-
-
-def _timestamp(unix_s: float) -> Timestamp:
-    timestamp = Timestamp()
-    timestamp.FromMicroseconds(round(unix_s * 1_000_000))
-    return timestamp

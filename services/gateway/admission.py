@@ -1,28 +1,20 @@
-"""Who may start a request now: a cap on running requests and a token bucket for each tenant.
+"""Who may start a request now: a cap on running requests and two token buckets for each tenant.
 
 Pure: no clock, no I/O; the time is passed in. What a request could cost at most is taken out of
-the bucket when it starts, and what it did not use is put back when it ends, so that any number of
-requests started at once can not use more than the quota.
+the buckets when it starts, and the tokens it did not use are put back when it ends, so that any
+number of requests started at once can not use more than the quota.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from edgelora.errors import QuotaExceededError
+from services.gateway.tenant import TenantQuotas
 
 _CONCURRENCY_RETRY_S = 1.0
 _MINUTE_S = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenantLimits:
-    """What one tenant may use."""
-
-    max_concurrent_requests: int
-    max_tokens_per_minute: int
-    """Also the size of the bucket."""
 
 
 class _Phase(Enum):
@@ -41,9 +33,10 @@ class Reservation:
 
 @dataclass(slots=True, kw_only=True)
 class Balance:
-    """What is left in a tenant's bucket, and when that was reckoned. Below 0 it is a debt."""
+    """What is left in a tenant's buckets, and when that was reckoned. Below 0 it is a debt."""
 
     tokens: float
+    requests: float
     at_s: float
 
 
@@ -55,53 +48,66 @@ class AdmissionControl:
         self._num_running: dict[str, int] = {}
 
     def restore(self, tenant_id: str, balance: Balance) -> None:
-        """Starts a tenant from a balance kept elsewhere instead of a full bucket."""
-        self._balances[tenant_id] = Balance(tokens=balance.tokens, at_s=balance.at_s)
+        """Starts a tenant from a balance kept elsewhere instead of full buckets."""
+        self._balances[tenant_id] = replace(balance)
 
     def admit(
-        self, tenant_id: str, limits: TenantLimits, reserved_tokens: int, now_s: float
+        self, tenant_id: str, quotas: TenantQuotas, reserved_tokens: int, now_s: float
     ) -> Reservation:
         """Starts a request that may cost up to `reserved_tokens`; it must be settled in the end.
 
-        Raises QuotaExceededError, with the time to wait where waiting helps.
+        Raises QuotaExceededError with the quota as its field, and with the time to wait where
+        waiting helps. A refused request takes nothing.
         """
-        if self.num_running(tenant_id) >= limits.max_concurrent_requests:
-            raise QuotaExceededError(
-                f"{limits.max_concurrent_requests} requests of this tenant are running, "
-                "the most it may run at once: wait for one to end",
-                metadata={"max_concurrent_requests": str(limits.max_concurrent_requests)},
+        most_running = quotas.max_concurrent_requests
+        if self.num_running(tenant_id) >= most_running:
+            raise _exceeded(
+                "max_concurrent_requests",
+                most_running,
+                f"{most_running} requests of this tenant are running, the most it may run at "
+                "once: wait for one to end",
                 retry_after_s=_CONCURRENCY_RETRY_S,
             )
-        balance = self._refilled(tenant_id, limits, now_s)
-        if reserved_tokens > limits.max_tokens_per_minute:
-            raise QuotaExceededError(
+        most_tokens = quotas.max_tokens_per_minute
+        if reserved_tokens > most_tokens:
+            raise _exceeded(
+                "max_tokens_per_minute",
+                most_tokens,
                 f"the request could cost {reserved_tokens} tokens, but this tenant may use "
-                f"{limits.max_tokens_per_minute} a minute: lower max_tokens or shorten the prompt",
-                metadata={
-                    "reserved_tokens": str(reserved_tokens),
-                    "max_tokens_per_minute": str(limits.max_tokens_per_minute),
-                },
+                f"{most_tokens} a minute: lower max_tokens or shorten the prompt",
+                reserved_tokens=reserved_tokens,
             )
+        balance = self._refilled(tenant_id, quotas, now_s)
         if reserved_tokens > balance.tokens:
-            missing = reserved_tokens - balance.tokens
-            raise QuotaExceededError(
-                f"this tenant's {limits.max_tokens_per_minute} tokens a minute are used up: "
-                "wait, or lower max_tokens",
-                metadata={"max_tokens_per_minute": str(limits.max_tokens_per_minute)},
-                retry_after_s=missing * _MINUTE_S / limits.max_tokens_per_minute,
+            raise _exceeded(
+                "max_tokens_per_minute",
+                most_tokens,
+                f"this tenant's {most_tokens} tokens a minute are used up: wait, or lower "
+                "max_tokens",
+                retry_after_s=(reserved_tokens - balance.tokens) * _MINUTE_S / most_tokens,
+            )
+        most_requests = quotas.max_requests_per_minute
+        if balance.requests < 1:
+            raise _exceeded(
+                "max_requests_per_minute",
+                most_requests,
+                f"this tenant's {most_requests} requests a minute are used up: wait",
+                retry_after_s=(1 - balance.requests) * _MINUTE_S / most_requests,
             )
         balance.tokens -= reserved_tokens
+        balance.requests -= 1
         self._num_running[tenant_id] = self.num_running(tenant_id) + 1
         return Reservation(tenant_id=tenant_id, reserved_tokens=reserved_tokens)
 
     def settle(self, reservation: Reservation, used_tokens: int) -> None:
-        """Ends a request and puts back what it did not use. Calling it again changes nothing."""
+        """Ends a request and puts back the tokens it did not use. Again it changes nothing."""
         if reservation.phase is _Phase.SETTLED:
             return
         reservation.phase = _Phase.SETTLED
         tenant_id = reservation.tenant_id
-        # The cap of the bucket is applied at the next refill, with the limits of that moment.
-        self._balances[tenant_id].tokens += reservation.reserved_tokens - used_tokens
+        # The cap of the bucket is applied at the next refill, with the quotas of that moment.
+        # What claims to have used less than nothing used nothing.
+        self._balances[tenant_id].tokens += reservation.reserved_tokens - max(0, used_tokens)
         remaining = self._num_running[tenant_id] - 1
         if remaining:
             self._num_running[tenant_id] = remaining
@@ -116,11 +122,24 @@ class AdmissionControl:
         """The tenant's balance as last reckoned, None when it never asked for anything."""
         return self._balances.get(tenant_id)
 
-    def _refilled(self, tenant_id: str, limits: TenantLimits, now_s: float) -> Balance:
-        capacity = float(limits.max_tokens_per_minute)
-        balance = self._balances.setdefault(tenant_id, Balance(tokens=capacity, at_s=now_s))
+    def _refilled(self, tenant_id: str, quotas: TenantQuotas, now_s: float) -> Balance:
+        tokens, requests = (
+            float(quotas.max_tokens_per_minute),
+            float(quotas.max_requests_per_minute),
+        )
+        balance = self._balances.setdefault(
+            tenant_id, Balance(tokens=tokens, requests=requests, at_s=now_s)
+        )
         # A clock that went back gives nothing, and can not give the same second twice.
-        elapsed_s = max(0.0, now_s - balance.at_s)
-        balance.tokens = min(capacity, balance.tokens + elapsed_s * capacity / _MINUTE_S)
+        minutes = max(0.0, now_s - balance.at_s) / _MINUTE_S
+        balance.tokens = min(tokens, balance.tokens + minutes * tokens)
+        balance.requests = min(requests, balance.requests + minutes * requests)
         balance.at_s = max(balance.at_s, now_s)
         return balance
+
+
+def _exceeded(
+    quota: str, limit: int, message: str, *, retry_after_s: float | None = None, **numbers: int
+) -> QuotaExceededError:
+    metadata = {name: str(value) for name, value in {quota: limit, **numbers}.items()}
+    return QuotaExceededError(message, field=quota, metadata=metadata, retry_after_s=retry_after_s)

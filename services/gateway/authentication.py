@@ -16,7 +16,8 @@ from edgelora.v1.ticket_pb2 import Sealed
 from services.chassis.claims import seal_claim
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.gateway.failure_throttle import FailureThrottle
-from services.gateway.tenant_registry import Tenant, TenantRegistry
+from services.gateway.tenant import Tenant
+from services.gateway.tenant_registry import TenantRegistry
 
 AUTHORIZATION_KEY = "authorization"
 _BEARER = re.compile(r"(?i:bearer) +(\S+)")
@@ -31,6 +32,8 @@ class Caller:
     """Who is calling, proven, and the claim that proves it to the other services."""
 
     tenant: Tenant
+    key_id: str
+    """Of the key that proved it."""
     request_id: str
     claim: Sealed
 
@@ -61,23 +64,26 @@ class Authentication:
         Raises UnauthenticatedError, always with the same words, when the key is missing, sent
         twice, malformed, unknown, wrong or revoked; later and later when a peer goes on failing.
         """
-        tenant = self._registry.find_by_key(_api_key(metadata))
-        if tenant is None:
+        found = self._registry.find_by_key(_api_key(metadata))
+        if found is None:
             delay_s = self._throttle.delay_s(_source(peer), self._boot_clock())
             if delay_s > 0:
                 await self._sleep(delay_s)
             raise UnauthenticatedError(_REFUSAL)
+        tenant, key = found
         claim = seal_claim(
             self._sealer,
             tenant_id=tenant.tenant_id,
             request_id=request_id,
             expires_at_boot_s=self._boot_clock() + claim_s,
+            max_adapters=tenant.quotas.max_adapters,
+            max_adapter_bytes=tenant.quotas.max_adapter_bytes,
         )
-        return Caller(tenant=tenant, request_id=request_id, claim=claim)
+        return Caller(tenant=tenant, key_id=key.key_id, request_id=request_id, claim=claim)
 
     def require_active(self, caller: Caller) -> None:
-        """Raises UnauthenticatedError when the caller was revoked since it was authenticated."""
-        if not self._registry.is_active(caller.tenant.tenant_id):
+        """Raises UnauthenticatedError when what proved the caller holds no longer."""
+        if not self._registry.holds_key(caller.tenant.tenant_id, caller.key_id):
             raise UnauthenticatedError(_REFUSAL)
 
 

@@ -8,7 +8,7 @@ from edgelora.v1 import gateway_service_pb2 as pb
 from services.gateway.node_readings import NodeReadings
 from services.gateway.quota import Quota
 from services.gateway.readiness import Readiness
-from services.gateway.tenant_registry import Tenant
+from services.gateway.tenant import Tenant
 from services.gateway.usage import UsageCounters
 
 
@@ -51,7 +51,7 @@ class NodeStatus:
                 num_prompt_tokens=counters.num_prompt_tokens,
                 num_output_tokens=counters.num_output_tokens,
                 num_running=self._quota.num_running(tenant.tenant_id),
-                max_concurrent_requests=tenant.max_concurrent_requests,
-                max_tokens_per_minute=tenant.max_tokens_per_minute,
+                max_concurrent_requests=tenant.quotas.max_concurrent_requests,
+                max_tokens_per_minute=tenant.quotas.max_tokens_per_minute,
             ),
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from services.chassis.sealing import boot_clock_s
-from services.gateway.admission import AdmissionControl, Reservation, TenantLimits
+from services.gateway.admission import AdmissionControl, Reservation
 from services.gateway.quota_ledger import QuotaLedger
-from services.gateway.tenant_registry import Tenant
+from services.gateway.tenant import Tenant
 
 
 class Quota:
@@ -22,18 +22,14 @@ class Quota:
 
     def admit(self, tenant: Tenant, reserved_tokens: int) -> Reservation:
         """Starts a request; `settle` must follow. Raises QuotaExceededError."""
-        limits = TenantLimits(
-            max_concurrent_requests=tenant.max_concurrent_requests,
-            max_tokens_per_minute=tenant.max_tokens_per_minute,
-        )
         reservation = self._admission.admit(
-            tenant.tenant_id, limits, reserved_tokens, self._boot_clock()
+            tenant.tenant_id, tenant.quotas, reserved_tokens, self._boot_clock()
         )
         self._save(tenant.tenant_id)
         return reservation
 
     def settle(self, reservation: Reservation, used_tokens: int) -> None:
-        """Ends a request and puts back what it did not use. Calling it again changes nothing."""
+        """Ends a request and puts back the tokens it did not use. Again it changes nothing."""
         self._admission.settle(reservation, used_tokens)
         self._save(reservation.tenant_id)
 

@@ -7,28 +7,32 @@ request's reservation is kept as spent, so that crashing never refills a quota.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from pathlib import Path
 
 from services.gateway.admission import Balance
+from services.gateway.boot import boot_id
 
 FILE_NAME = "quota.sqlite"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS balances (
     tenant_id TEXT PRIMARY KEY,
     tokens REAL NOT NULL,
     at_boot_s REAL NOT NULL,
-    boot_id TEXT NOT NULL
+    boot_id TEXT NOT NULL,
+    requests REAL
 ) STRICT
 """
+_ADD_REQUESTS = "ALTER TABLE balances ADD COLUMN requests REAL"
+"""For a file of the first version, which did not count them: there a balance of none is full."""
 
 
 class QuotaLedger:
     """The balances on disk. One gateway writes it."""
 
-    def __init__(self, path: Path, boot_id: str | None = None) -> None:
-        self._boot_id = boot_id or _BOOT_ID.read_text().strip()
+    def __init__(self, path: Path, this_boot: str | None = None) -> None:
+        self._boot_id = this_boot or boot_id()
         self._database = _open(path)
 
     def close(self) -> None:
@@ -37,20 +41,24 @@ class QuotaLedger:
 
     def load(self, now_boot_s: float) -> dict[str, Balance]:
         """All balances. Those of an earlier boot stand still: how long ago they were is unknown."""
-        rows = self._database.execute("SELECT tenant_id, tokens, at_boot_s, boot_id FROM balances")
+        rows = self._database.execute(
+            "SELECT tenant_id, tokens, requests, at_boot_s, boot_id FROM balances"
+        )
         return {
             tenant_id: Balance(
-                tokens=tokens, at_s=at_boot_s if boot_id == self._boot_id else now_boot_s
+                tokens=tokens,
+                requests=math.inf if requests is None else requests,
+                at_s=at_boot_s if then == self._boot_id else now_boot_s,
             )
-            for tenant_id, tokens, at_boot_s, boot_id in rows
+            for tenant_id, tokens, requests, at_boot_s, then in rows
         }
 
     def save(self, tenant_id: str, balance: Balance) -> None:
         """Writes one balance."""
         self._database.execute(
-            "INSERT INTO balances VALUES (?, ?, ?, ?) ON CONFLICT (tenant_id) DO UPDATE SET "
-            "tokens = excluded.tokens, at_boot_s = excluded.at_boot_s, boot_id = excluded.boot_id",
-            (tenant_id, balance.tokens, balance.at_s, self._boot_id),
+            "INSERT OR REPLACE INTO balances (tenant_id, tokens, requests, at_boot_s, boot_id) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (tenant_id, balance.tokens, balance.requests, balance.at_s, self._boot_id),
         )
 
 
@@ -73,6 +81,9 @@ def _connect(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = OFF")
         database.execute(_SCHEMA)
+        columns = {row[1] for row in database.execute("PRAGMA table_info(balances)")}
+        if "requests" not in columns:
+            database.execute(_ADD_REQUESTS)
     except sqlite3.Error:
         database.close()
         raise

@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edgelora.errors import QuotaExceededError
-from services.gateway.admission import AdmissionControl, Balance, TenantLimits
+from services.gateway.admission import AdmissionControl, Balance
+from services.gateway.tenant import TenantQuotas
 
-LIMITS = TenantLimits(max_concurrent_requests=2, max_tokens_per_minute=600)
+LIMITS = TenantQuotas(
+    max_concurrent_requests=2, max_tokens_per_minute=600, max_requests_per_minute=60
+)
 
 
 def admit(control: AdmissionControl, tokens: int, now_s: float, tenant: str = "a"):
@@ -88,10 +91,57 @@ def test_a_clock_that_jumps_back_gives_nothing_F17_T40():
 
 def test_a_restored_balance_counts_instead_of_a_full_bucket():
     control = AdmissionControl()
-    control.restore("a", Balance(tokens=5.0, at_s=0.0))
+    control.restore("a", Balance(tokens=5.0, requests=9.0, at_s=0.0))
     with pytest.raises(QuotaExceededError):
         admit(control, 6, 0.0)
     admit(control, 5, 0.0)
+
+
+def test_requests_have_a_bucket_of_their_own_and_are_not_put_back():
+    control = AdmissionControl()
+    for _ in range(60):
+        control.settle(admit(control, 1, 0.0), 0)
+    with pytest.raises(QuotaExceededError, match="60 requests a minute") as refused:
+        admit(control, 1, 0.0)
+    assert refused.value.field == "max_requests_per_minute"
+    assert refused.value.retry_after_s == pytest.approx(1.0)
+    with pytest.raises(QuotaExceededError):
+        admit(control, 1, 0.9)
+    admit(control, 1, 1.0)
+
+
+def test_a_refused_request_takes_nothing():
+    control = AdmissionControl()
+    running = [admit(control, 1, 0.0) for _ in range(2)]
+    for _ in range(100):
+        with pytest.raises(QuotaExceededError):
+            admit(control, 1, 0.0)
+    control.settle(running[0], 0)
+    with pytest.raises(QuotaExceededError):
+        admit(control, 600, 0.0)
+    balance = control.balance("a")
+    assert (balance.tokens, balance.requests) == (599, 58)
+
+
+def test_a_use_below_nothing_gives_nothing_T40():
+    control = AdmissionControl()
+    control.settle(admit(control, 600, 0.0), -1000)
+    admit(control, 600, 0.0)
+    with pytest.raises(QuotaExceededError):
+        admit(control, 1, 0.0)
+
+
+def test_each_refusal_names_its_quota_and_limit():
+    control = AdmissionControl()
+    with pytest.raises(QuotaExceededError) as too_large:
+        admit(control, 601, 0.0)
+    assert too_large.value.field == "max_tokens_per_minute"
+    assert too_large.value.metadata["max_tokens_per_minute"] == "600"
+    assert too_large.value.retry_after_s is None
+    admit(control, 1, 0.0), admit(control, 1, 0.0)
+    with pytest.raises(QuotaExceededError) as too_many:
+        admit(control, 1, 0.0)
+    assert too_many.value.field == "max_concurrent_requests"
 
 
 class AnyHistory(RuleBasedStateMachine):
@@ -104,6 +154,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.earliest_s = self.latest_s = self.now_s
         self.running = {"a": [], "b": []}
         self.used = {"a": 0, "b": 0}
+        self.admitted = {"a": 0, "b": 0}
 
     @rule(tenant=st.sampled_from("ab"), tokens=st.integers(1, 700))
     def admit(self, tenant, tokens):
@@ -112,9 +163,14 @@ class AnyHistory(RuleBasedStateMachine):
             reservation = admit(self.control, tokens, self.now_s, tenant)
         except QuotaExceededError:
             # Never refused while there is room for sure.
-            assert is_full or self.taken(tenant) + tokens > 600
+            assert (
+                is_full
+                or self.taken(tenant) + tokens > 600
+                or self.admitted[tenant] >= LIMITS.max_requests_per_minute
+            )
             return
         assert not is_full
+        self.admitted[tenant] += 1
         self.running[tenant].append(reservation)
 
     @rule(tenant=st.sampled_from("ab"), share=st.floats(0, 1))
@@ -140,6 +196,7 @@ class AnyHistory(RuleBasedStateMachine):
         passed_s = self.latest_s - self.earliest_s
         for tenant, running in self.running.items():
             assert self.taken(tenant) <= 600 + 10 * passed_s + 1e-6
+            assert self.admitted[tenant] <= 60 + passed_s + 1e-6
             assert self.control.num_running(tenant) == len(running)
 
 

@@ -53,6 +53,7 @@ async def test_a_right_key_gives_a_claim_that_expires(door):
     assert caller.tenant.tenant_id == "acme"
     claim = open_claim(Sealer(KEY), caller.claim, 59.9)
     assert (claim.tenant_id, claim.request_id, claim.expires_at_boot_s) == ("acme", "r1", 60.0)
+    assert (claim.max_adapters, claim.max_adapter_bytes) == (2000, 4 * 2**30)
     with pytest.raises(UnauthenticatedError):
         open_claim(Sealer(KEY), caller.claim, 60.0)
 

@@ -10,13 +10,17 @@ from edgelora.errors import QuotaExceededError
 from services.gateway.admission import Balance
 from services.gateway.quota import Quota
 from services.gateway.quota_ledger import QuotaLedger
-from services.gateway.tenant_registry import Tenant
+from services.gateway.roles import Role
+from services.gateway.tenant import Tenant, TenantQuotas
 from tests.support.fake_clock import FakeClock
 
 TENANT = Tenant(
     tenant_id="a",
-    max_concurrent_requests=3,
-    max_tokens_per_minute=600,
+    role=Role.AUTHOR,
+    quotas=TenantQuotas(
+        max_concurrent_requests=3, max_tokens_per_minute=600, max_requests_per_minute=4
+    ),
+    spiffe_id=None,
     created_at_s=0.0,
     revoked_at_s=None,
 )
@@ -45,12 +49,43 @@ def test_a_crash_keeps_a_running_requests_reservation_as_spent_F01_T40(path):
     ledger.close()
 
 
-def test_a_reboot_gives_nothing_for_the_time_it_took(path):
-    ledger = QuotaLedger(path, boot_id="first")
-    ledger.save("a", Balance(tokens=7.0, at_s=5000.0))
+def test_a_crash_gives_no_request_back_F01_T40(path):
+    clock = FakeClock(100.0)
+    for _ in range(4):
+        ledger = QuotaLedger(path)
+        Quota(ledger, clock).admit(TENANT, 1)
+        ledger.close()
+    ledger = QuotaLedger(path)
+    with pytest.raises(QuotaExceededError) as refused:
+        Quota(ledger, clock).admit(TENANT, 1)
+    assert refused.value.field == "max_requests_per_minute"
     ledger.close()
-    ledger = QuotaLedger(path, boot_id="second")
-    assert ledger.load(now_boot_s=20.0) == {"a": Balance(tokens=7.0, at_s=20.0)}
+
+
+def test_a_file_of_the_first_version_keeps_its_balances(path):
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute(
+        "CREATE TABLE balances (tenant_id TEXT PRIMARY KEY, tokens REAL NOT NULL, "
+        "at_boot_s REAL NOT NULL, boot_id TEXT NOT NULL) STRICT"
+    )
+    database.execute("INSERT INTO balances VALUES ('a', 7.0, 90.0, 'now')")
+    database.close()
+    clock = FakeClock(90.0)
+    ledger = QuotaLedger(path, this_boot="now")
+    quota = Quota(ledger, clock)
+    with pytest.raises(QuotaExceededError):
+        quota.admit(TENANT, 8)
+    quota.admit(TENANT, 7)
+    assert ledger.load(90.0)["a"] == Balance(tokens=0.0, requests=3.0, at_s=90.0)
+    ledger.close()
+
+
+def test_a_reboot_gives_nothing_for_the_time_it_took(path):
+    ledger = QuotaLedger(path, this_boot="first")
+    ledger.save("a", Balance(tokens=7.0, requests=2.0, at_s=5000.0))
+    ledger.close()
+    ledger = QuotaLedger(path, this_boot="second")
+    assert ledger.load(now_boot_s=20.0) == {"a": Balance(tokens=7.0, requests=2.0, at_s=20.0)}
     ledger.close()
 
 
@@ -58,7 +93,7 @@ def test_a_damaged_file_is_set_aside_F30(path):
     path.write_bytes(b"no database at all" * 100)
     ledger = QuotaLedger(path)
     assert ledger.load(0.0) == {}
-    ledger.save("a", Balance(tokens=1.0, at_s=0.0))
+    ledger.save("a", Balance(tokens=1.0, requests=1.0, at_s=0.0))
     assert path.with_suffix(".damaged").exists()
     ledger.close()
 
