@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edgelora.v1 import gateway_service_pb2 as pb
+from edgelora.v1.generation_pb2 import TokenLogprob, ToolCall, Usage
 from services.gateway.generation import GenerationStream
 from services.gateway.http.field_names import Rename, renamed
 
@@ -18,6 +19,18 @@ class OpenedGeneration:
     """What is served; final."""
     events: AsyncIterator[pb.GenerationEvent]
     """Deltas and tool calls, usage, done, in this order."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WholeGeneration:
+    """Everything a generation said."""
+
+    accepted: pb.Accepted
+    text: str = ""
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    done: pb.Done = field(default_factory=pb.Done)
 
 
 async def opened(stream: GenerationStream, rename: Rename) -> OpenedGeneration:
@@ -33,6 +46,25 @@ async def opened(stream: GenerationStream, rename: Rename) -> OpenedGeneration:
             return OpenedGeneration(accepted=accepted, events=_from(event, events))
         accepted = event.accepted
     raise AssertionError("a generation ended without an event")
+
+
+async def whole(opening: OpenedGeneration) -> WholeGeneration:
+    """Reads to the end. Raises what the generation raises: a part of an answer is none."""
+    texts: list[str] = []
+    found = WholeGeneration(accepted=opening.accepted)
+    async for event in opening.events:
+        match event.WhichOneof("event"):
+            case "delta":
+                texts.append(event.delta.text)
+                found.logprobs.extend(event.delta.logprobs)
+            case "tool_call":
+                found.tool_calls.append(event.tool_call)
+            case "usage":
+                found.usage = event.usage
+            case "done":
+                found.done = event.done
+    found.text = "".join(texts)
+    return found
 
 
 async def _from(
