@@ -20,6 +20,7 @@ from services.gateway.generation import GenerationStream
 from services.gateway.installation import Installations
 from services.gateway.node_status import NodeStatus
 from services.gateway.quota import Quota
+from services.gateway.roles import Role, require
 from services.gateway.upload import UploadRelay
 
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -95,7 +96,7 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         self, request_iterator: AsyncIterator[pb.RegisterAdapterRequest], context: _Context
     ) -> pb.RegisterAdapterResponse:
         """Takes an upload; it counts as one of the caller's running requests."""
-        caller = await self._authenticate(context)
+        caller = await self._authenticate(context, Role.AUTHOR)
         reservation = self._quota.admit(caller.tenant, reserved_tokens=0)
         try:
             registered = await self._uploads.relay(
@@ -112,7 +113,7 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         self, request: pb.InstallAdapterRequest, context: _Context
     ) -> AsyncIterator[pb.InstallAdapterResponse]:
         """Streams the progress of an installation, then its result."""
-        caller = await self._authenticate(context)
+        caller = await self._authenticate(context, Role.AUTHOR)
         validation.check_install(request)
         installation = self._installations.start(
             caller,
@@ -145,33 +146,38 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         self, request: pb.PinAdapterRequest, context: _Context
     ) -> pb.PinAdapterResponse:
         """Keeps an adapter of the caller close, or lets it go."""
-        return await self._catalogue.pin(request, await self._claim(context))
+        return await self._catalogue.pin(request, await self._claim(context, Role.AUTHOR))
 
     async def SetWarmUp(
         self, request: pb.SetWarmUpRequest, context: _Context
     ) -> pb.SetWarmUpResponse:
         """Switches the forecasts of the caller's habits, or forgets them."""
-        return await self._catalogue.set_warm_up(request, await self._claim(context))
+        is_question = not request.HasField("is_enabled") and not request.forget
+        claim = await self._claim(context, Role.USER if is_question else Role.AUTHOR)
+        return await self._catalogue.set_warm_up(request, claim)
 
     async def SetAdapterAlias(
         self, request: pb.SetAdapterAliasRequest, context: _Context
     ) -> pb.SetAdapterAliasResponse:
         """Points a name of the caller to one of its digests."""
-        return await self._catalogue.set_alias(request, await self._claim(context))
+        return await self._catalogue.set_alias(request, await self._claim(context, Role.AUTHOR))
 
     async def DeleteAdapter(
         self, request: pb.DeleteAdapterRequest, context: _Context
     ) -> pb.DeleteAdapterResponse:
         """Removes an alias or a digest of the caller."""
-        return await self._catalogue.delete(request, await self._claim(context))
+        return await self._catalogue.delete(request, await self._claim(context, Role.AUTHOR))
 
-    async def _claim(self, context: _Context) -> Sealed:
-        return (await self._authenticate(context)).claim
+    async def _claim(self, context: _Context, role: Role = Role.USER) -> Sealed:
+        return (await self._authenticate(context, role)).claim
 
-    async def _authenticate(self, context: _Context) -> Caller:
-        return await self._door.authenticate(
+    async def _authenticate(self, context: _Context, role: Role = Role.USER) -> Caller:
+        """The caller. Raises UnauthenticatedError, PermissionDeniedError below the role."""
+        caller = await self._door.authenticate(
             context.invocation_metadata() or (), peer=context.peer()
         )
+        require(caller, role)
+        return caller
 
 
 async def _read(stream: GenerationStream, context: _Context) -> AsyncIterator[pb.GenerationEvent]:
