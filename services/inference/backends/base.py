@@ -165,7 +165,7 @@ class Backend(Protocol):
         """Chooses a token from each row of logits, shape [number of rows, vocab_size].
 
         A row's result depends on nothing but the row and its settings; None for a row that holds
-        NaN or an infinity. The logits stay as they are.
+        NaN or an infinity, or whose mask is empty. The logits stay as they are.
         """
         ...
 

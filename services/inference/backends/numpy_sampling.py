@@ -43,17 +43,25 @@ def top_indices(row: NDArray[np.floating], count: int) -> NDArray[np.intp]:
 
 
 def sample_rows(logits: Logits, rows: Sequence[RowSampling]) -> list[ChosenToken | None]:
-    """Chooses a token for each row; None for a row that is not finite. See Backend.sample."""
+    """Chooses a token for each row; None for one that is not finite or has an empty mask. See
+    Backend.sample."""
     return [
         _sample(row, sampling) if is_finite else None
         for row, sampling, is_finite in zip(logits, rows, finite_rows(logits), strict=True)
     ]
 
 
-def _sample(row: Logits, sampling: RowSampling) -> ChosenToken:
+def _sample(row: Logits, sampling: RowSampling) -> ChosenToken | None:
     adjusted = row if sampling.penalised is None else _penalised(row, sampling, *sampling.penalised)
+    allowed = None if sampling.mask is None else _allowed(sampling.mask, len(row))
+    if allowed is not None:
+        if len(allowed) == 0:
+            return None
+        adjusted = adjusted[allowed]
     is_greedy = sampling.temperature == 0
     token_id = int(adjusted.argmax()) if is_greedy else _draw(adjusted, sampling)
+    if allowed is not None:
+        token_id = int(allowed[token_id])
     if sampling.num_logprobs is None:
         return ChosenToken(token_id, None, ())
     best = row.max()
@@ -64,6 +72,12 @@ def _sample(row: Logits, sampling: RowSampling) -> ChosenToken:
         float(row[token_id]) - log_total,
         tuple((int(index), float(row[index]) - log_total) for index in top),
     )
+
+
+def _allowed(mask: NDArray[np.uint32], num_tokens: int) -> NDArray[np.intp]:
+    """Ids of the tokens of a mask."""
+    bits = np.unpackbits(mask.astype("<u4").view(np.uint8), bitorder="little")
+    return np.flatnonzero(bits[:num_tokens])
 
 
 def _penalised(

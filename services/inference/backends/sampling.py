@@ -14,8 +14,8 @@ class RowSampling:
     """The settings of one row.
 
     Order of operations: log probabilities are read from the untouched row; then repetition penalty
-    (CTRL, arXiv 1909.05858), presence and frequency penalties, temperature, top-k, top-p (nucleus,
-    arXiv 1904.09751) and min-p (arXiv 2407.01082).
+    (CTRL, arXiv 1909.05858), presence and frequency penalties; then only the tokens of the mask
+    take part in temperature, top-k, top-p (nucleus, arXiv 1904.09751) and min-p (arXiv 2407.01082).
     """
 
     temperature: float = 0.0
@@ -33,6 +33,9 @@ class RowSampling:
     """Tokens to penalise, each once, and how often each stands in the output."""
     num_logprobs: int | None = None
     """Likeliest tokens to tell of; None: no log probabilities at all."""
+    mask: NDArray[np.uint32] | None = None
+    """Tokens that may be chosen: bit i % 32 of word i // 32, a word for every 32 tokens of the
+    vocabulary. None: all."""
 
 
 class ChosenToken(NamedTuple):

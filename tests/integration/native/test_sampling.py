@@ -13,6 +13,7 @@ pytest.importorskip("edgelora_native", reason="the native core is not built")
 
 from edgelora_native import ChosenToken, Engine, Limits, NativeError, RowSampling
 
+from services.inference.backends.numpy_sampling import sample_rows
 from tests.support.native_models import SMALLEST, write_model
 
 PLAIN = RowSampling(temperature=1.0)
@@ -165,6 +166,107 @@ def test_rows_of_a_wider_matrix(engine: Engine) -> None:
     wide[:, 50:] = 100.0
     chosen = engine.sample(wide[:, :50], [RowSampling(temperature=0.0)] * 3)
     assert [c.token_id for c in chosen if c] == wide[:, :50].argmax(axis=1).tolist()
+
+
+MASKS = {
+    "all": lambda size, random: np.ones(size, bool),
+    "most": lambda size, random: random.random(size) < 0.98,
+    "half": lambda size, random: random.random(size) < 0.5,
+    "few": lambda size, random: random.random(size) < 3 / size,
+    "one": lambda size, random: np.arange(size) == size - 1,
+    "a block": lambda size, random: (np.arange(size) >= size // 3) & (np.arange(size) < size // 2),
+}
+
+
+def words(allowed: np.ndarray) -> np.ndarray:
+    """A mask of 32-bit words; the bits behind the last token are set."""
+    padded = np.ones(-(-len(allowed) // 32) * 32, bool)
+    padded[: len(allowed)] = allowed
+    return np.packbits(padded, bitorder="little").view(np.uint32)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", CUTS)
+def test_only_tokens_of_the_mask_take_part(engine: Engine, name: str, mask: str, size: int) -> None:
+    random = np.random.default_rng(size)
+    allowed = MASKS[mask](size, random)
+    allowed[0] |= not allowed.any()
+    logits = random.normal(scale=3.0, size=(12, size)).astype(np.float32)
+    masked = replace(CUTS[name], mask=words(allowed), num_logprobs=2)
+    rows = [replace(masked, draw=float(draw)) for draw in random.random(12)]
+    rows[0] = replace(masked, temperature=0.0)
+    chosen = engine.sample(logits, rows)
+    ids = np.flatnonzero(allowed)
+    unmasked = engine.sample(logits, [replace(row, mask=None) for row in rows])
+    for one, free, row, sampling in zip(chosen, unmasked, logits, rows, strict=True):
+        assert one is not None and free is not None
+        adjusted = penalised(row, sampling)[allowed]
+        position = int(np.searchsorted(ids, one.token_id))
+        assert ids[position] == one.token_id
+        if sampling.temperature == 0:
+            assert position == int(adjusted.argmax())
+        else:
+            at = replace(one, token_id=position)
+            assert_is_drawn(at, adjusted, replace(sampling, penalised=None))
+        # Log probabilities are those of the untouched row.
+        assert one.top == free.top
+    if mask == "all":
+        assert chosen == unmasked
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_reference_in_numpy_chooses_the_same_of_a_mask(engine: Engine, mask: str) -> None:
+    random = np.random.default_rng(11)
+    size = 2000
+    logits = random.normal(scale=3.0, size=(len(CUTS), size)).astype(np.float32)
+    allowed = MASKS[mask](size, random)
+    rows = [
+        replace(cut, draw=float(random.random()), mask=words(allowed), num_logprobs=3)
+        for cut in CUTS.values()
+    ]
+    rows[0] = replace(rows[0], temperature=0.0)
+    ours = engine.sample(logits, rows)
+    reference = sample_rows(logits, rows)  # type: ignore[arg-type]
+    assert [c.token_id for c in ours if c] == [c.token_id for c in reference if c]
+    for one, other in zip(ours, reference, strict=True):
+        assert one is not None and other is not None
+        assert one.logprob == pytest.approx(other.logprob, abs=1e-5)
+    empty = replace(PLAIN, mask=np.zeros(63, np.uint32))
+    assert sample_rows(logits[:1], [empty]) == [None]  # type: ignore[list-item]
+
+
+def test_a_mask_acts_on_its_own_row(engine: Engine) -> None:
+    logits = np.random.default_rng(3).normal(size=(4, 1000)).astype(np.float32)
+    greedy = RowSampling(temperature=0.0)
+    last = words(np.arange(1000) == 999)
+    chosen = engine.sample(logits, [greedy, replace(greedy, mask=last), PLAIN, greedy])
+    free = engine.sample(logits, [greedy, greedy, PLAIN, greedy])
+    assert [c.token_id for c in chosen if c][1] == 999
+    assert [chosen[0], *chosen[2:]] == [free[0], *free[2:]]
+
+
+def test_an_empty_mask_fails_its_row_alone(engine: Engine) -> None:
+    logits = np.zeros((2, 1000), np.float32)
+    # The bits that are set lie behind the last token.
+    empty = replace(PLAIN, mask=words(np.zeros(1000, bool)))
+    bad, good = engine.sample(logits, [empty, PLAIN])
+    assert bad is None
+    assert good is not None
+
+
+def test_what_is_not_finite_is_told_where_the_mask_leaves_it_out(engine: Engine) -> None:
+    logits = np.zeros((1, 1000), np.float32)
+    logits[0, 5] = np.nan
+    assert engine.sample(logits, [replace(PLAIN, mask=words(np.arange(1000) != 5))]) == [None]
+
+
+def test_a_mask_of_another_kind_is_refused(engine: Engine) -> None:
+    logits = np.zeros((1, 1000), np.float32)
+    with pytest.raises(ValueError, match="needs 32"):
+        engine.sample(logits, [replace(PLAIN, mask=np.zeros(31, np.uint32))])
+    with pytest.raises(ValueError, match="uint32"):
+        engine.sample(logits, [replace(PLAIN, mask=np.zeros(32, np.int64))])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

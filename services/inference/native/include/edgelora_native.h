@@ -83,8 +83,10 @@ typedef struct {
   const int32_t* penalty_ids;      // tokens of prompt and output, each once
   const int32_t* penalty_counts;   // times in the output
   const int32_t* num_logprobs;     // likeliest tokens to tell of; negative: no log probability
+  // Tokens that may be chosen: bit i % 32 of word i / 32, (num_tokens + 31) / 32 words. Null: all.
+  const uint32_t* const* masks;
   // Results.
-  int32_t* token_ids;      // negative: the row holds what is not finite
+  int32_t* token_ids;      // negative: the row holds what is not finite, or its mask is empty
   double* logprobs;        // of the chosen token, where wanted
   int32_t* top_ids;        // [num_rows][EL_MAX_TOP_LOGPROBS], best first
   double* top_logprobs;    // the same shape

@@ -63,7 +63,7 @@ void Sampler::check(const el_sampling& s) const {
                           s.repetition_penalty, s.presence_penalty, s.frequency_penalty,
                           s.penalty_offsets,  s.penalty_ids,      s.penalty_counts,
                           s.num_logprobs,     s.token_ids,        s.logprobs,
-                          s.top_ids,          s.top_logprobs};
+                          s.top_ids,          s.top_logprobs,     s.masks};
   for (const void* array : arrays) require(array != nullptr, "an array of the sampling is missing");
   require(s.num_tokens >= 1 && s.num_tokens <= num_tokens_ && s.row_stride >= s.num_tokens,
           "sampling wants more tokens than a row holds");
@@ -95,6 +95,8 @@ void Sampler::sample(const el_sampling& s, ThreadPool& pool) {
     scratch.weights.resize(chunks * kVocabularyChunk);
     scratch.sums.resize(chunks);
     scratch.ids.resize(as_size(std::max(num_tokens_, kManyCandidates) + kLanes));
+    scratch.allowed.resize(as_size(num_tokens_));
+    scratch.allowed_ids.resize(as_size(num_tokens_));
   }
   pool.run([&](ThreadPool::Team& team) {
     team.each(s.num_rows,
@@ -109,9 +111,48 @@ void Sampler::sample_row(const el_sampling& s, int row, Scratch& scratch) const 
     s.token_ids[row] = -1;
     return;
   }
-  s.token_ids[row] =
-      s.temperature[row] > 0.0f ? draw(x, s, row, scratch) : likeliest(x, s.num_tokens, scratch);
+  if (s.masks[row] == nullptr) {
+    s.token_ids[row] = choose(x, s.num_tokens, s, row, scratch);
+  } else {
+    const int n = keep_allowed(x, s.num_tokens, s.masks[row], scratch);
+    if (n == 0) {
+      s.token_ids[row] = -1;
+      return;
+    }
+    kernels_.scan(scratch.allowed.data(), n, scratch.maxima.data());
+    const int32_t at = choose(scratch.allowed.data(), n, s, row, scratch);
+    s.token_ids[row] = scratch.allowed_ids[as_size(at)];
+  }
   if (s.num_logprobs[row] >= 0) list_logprobs(untouched, s, row, scratch);
+}
+
+// Moves the allowed logits together, in order; returns how many there are.
+int Sampler::keep_allowed(const float* x, int n, const uint32_t* mask, Scratch& scratch) {
+  float* values = scratch.allowed.data();
+  int32_t* ids = scratch.allowed_ids.data();
+  int count = 0;
+  for (int begin = 0; begin < n; begin += 32) {
+    uint32_t word = mask[begin / 32];
+    if (n - begin < 32) word &= (1u << (n - begin)) - 1;
+    if (word == ~0u) {
+      std::memcpy(values + count, x + begin, 32 * sizeof(float));
+      for (int i = 0; i < 32; i++) ids[count + i] = begin + i;
+      count += 32;
+      continue;
+    }
+    for (; word != 0; word &= word - 1) {
+      const int id = begin + __builtin_ctz(word);
+      values[count] = x[id];
+      ids[count++] = id;
+    }
+  }
+  return count;
+}
+
+// An index of `x`, whose maxima are in the scratch.
+int32_t Sampler::choose(const float* x, int n, const el_sampling& s, int row,
+                        Scratch& scratch) const {
+  return s.temperature[row] > 0.0f ? draw(x, n, s, row, scratch) : likeliest(x, n, scratch);
 }
 
 const float* Sampler::penalised(const el_sampling& s, int row, Scratch& scratch) const {
@@ -139,8 +180,8 @@ int32_t Sampler::likeliest(const float* x, int n, Scratch& scratch) const {
   return static_cast<int32_t>(std::find(x + begin, x + end, *largest) - x);
 }
 
-int32_t Sampler::draw(const float* x, const el_sampling& s, int row, Scratch& scratch) const {
-  const int n = s.num_tokens;
+int32_t Sampler::draw(const float* x, int n, const el_sampling& s, int row,
+                      Scratch& scratch) const {
   const float top = x[likeliest(x, n, scratch)];
   float* weights = scratch.weights.data();
   float* sums = scratch.sums.data();

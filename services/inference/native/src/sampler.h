@@ -1,8 +1,8 @@
 // Chooses the next tokens from rows of logits.
 //
 // Log probabilities are read from the untouched row; then repetition penalty (CTRL, arXiv
-// 1909.05858), presence and frequency penalties, temperature, top-k, top-p (nucleus, arXiv
-// 1904.09751) and min-p (arXiv 2407.01082). Sums run in a fixed order and the tokens that are left
+// 1909.05858), presence and frequency penalties; then only the tokens of the mask take part in
+// temperature, top-k, top-p (nucleus, arXiv 1904.09751) and min-p (arXiv 2407.01082). Sums run in a fixed order and the tokens that are left
 // are gone through by index, so a row and its draw always give the same token.
 #pragma once
 
@@ -30,6 +30,8 @@ class Sampler {
   struct Scratch {
     std::vector<float> row, maxima, sorted_maxima, weights, sums;
     std::vector<int32_t> ids;
+    std::vector<float> allowed;
+    std::vector<int32_t> allowed_ids;
     std::vector<Candidate> candidates;
     std::vector<double> bucket_sums;
   };
@@ -37,8 +39,10 @@ class Sampler {
   void check(const el_sampling& s) const;
   void sample_row(const el_sampling& s, int row, Scratch& scratch) const;
   const float* penalised(const el_sampling& s, int row, Scratch& scratch) const;
+  static int keep_allowed(const float* x, int n, const uint32_t* mask, Scratch& scratch);
+  int32_t choose(const float* x, int n, const el_sampling& s, int row, Scratch& scratch) const;
   int32_t likeliest(const float* x, int n, Scratch& scratch) const;
-  int32_t draw(const float* x, const el_sampling& s, int row, Scratch& scratch) const;
+  int32_t draw(const float* x, int n, const el_sampling& s, int row, Scratch& scratch) const;
   void keep_nucleus(int n, float top_p, Scratch& scratch) const;
   static int find_bucket(int n, double target, double& before, Scratch& scratch);
   void list_logprobs(const float* x, const el_sampling& s, int row, Scratch& scratch) const;

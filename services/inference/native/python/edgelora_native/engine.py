@@ -346,8 +346,8 @@ class Engine:
         """Chooses a token from each row of `logits`, [rows, tokens] float32, which stay unchanged.
 
         A row's result depends on nothing but the row and its settings; None for one that holds
-        what is not finite. Raises NativeError for settings out of range, ValueError for arrays of
-        another kind.
+        what is not finite, or whose mask is empty. Raises NativeError for settings out of range,
+        ValueError for arrays of another kind.
         """
         if len(rows) == 0:
             return []

@@ -32,6 +32,8 @@ class RowSampling:
     """Tokens of prompt and output, each once, and how often each stands in the output."""
     num_logprobs: int | None = None
     """Likeliest tokens to tell of, at most `MAX_TOP_LOGPROBS`; None: no log probability."""
+    mask: NDArray[np.uint32] | None = None
+    """Tokens that may be chosen: bit i % 32 of word i // 32. None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class RawSampling(ctypes.Structure):
                 "penalty_ids",
                 "penalty_counts",
                 "num_logprobs",
+                "masks",
                 "token_ids",
                 "logprobs",
                 "top_ids",
@@ -86,6 +89,15 @@ class SamplingCall:
             raise ValueError(f"{len(logits)} rows of logits, but settings for {len(rows)}")
         self._rows = rows
         count = len(rows)
+        num_words = -(-logits.shape[1] // 32)
+        masks = array("Q", bytes(8 * count))
+        for index, row in enumerate(rows):
+            if row.mask is not None:
+                if row.mask.dtype != np.uint32 or not row.mask.flags.c_contiguous:
+                    raise ValueError("a mask must be words of uint32 in one piece")
+                if row.mask.size < num_words:
+                    raise ValueError(f"a mask has {row.mask.size} words, it needs {num_words}")
+                masks[index] = row.mask.ctypes.data
         # Buffers of the standard library: a third of the cost of numpy for a few numbers each.
         offsets, ids, counts = array("i", [0]), array("i"), array("i")
         for row in rows:
@@ -115,6 +127,7 @@ class SamplingCall:
             ids,
             counts,
             array("i", [-1 if row.num_logprobs is None else row.num_logprobs for row in rows]),
+            masks,
             self._token_ids,
             self._logprobs,
             self._top_ids,
@@ -130,7 +143,8 @@ class SamplingCall:
         )
 
     def chosen(self) -> list[ChosenToken | None]:
-        """What was chosen, row by row; None for a row that holds what is not finite."""
+        """What was chosen, row by row; None for a row that holds what is not
+        finite, or whose mask is empty."""
         return [self._chosen_in(index, row) for index, row in enumerate(self._rows)]
 
     def _chosen_in(self, index: int, row: RowSampling) -> ChosenToken | None:
