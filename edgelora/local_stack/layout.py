@@ -63,6 +63,11 @@ class StackLayout:
         return self.home / "keys"
 
     @property
+    def operator_key_file(self) -> Path:
+        """Opens the dashboard; made at the first start."""
+        return self.secrets / "operator.key"
+
+    @property
     def remotes_file(self) -> Path:
         """Names the remotes adapters may be installed from; written by the operator, or absent."""
         return self.home / "remotes.toml"

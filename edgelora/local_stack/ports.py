@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-
 from collections.abc import Sequence
 
 from edgelora.local_stack.errors import StackError

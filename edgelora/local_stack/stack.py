@@ -134,6 +134,7 @@ def _specs(
 ) -> Iterator[ServiceSpec]:
     seal_key_file = layout.secrets / "seal.key"
     ensure_secret(seal_key_file)
+    ensure_secret(layout.operator_key_file)
     redis_url, password_file = options.redis_url, options.redis_password_file
     if redis_url is None:
         socket = layout.socket(REDIS)
@@ -148,6 +149,7 @@ def _specs(
             dashboard_address=state.dashboard_address,
             admin_address=state.admin_address,
             seal_key_file=seal_key_file,
+            operator_key_file=layout.operator_key_file,
             redis_url=redis_url,
             redis_password_file=password_file,
             model_dir=layout.home / "models" / options.model,

@@ -38,6 +38,8 @@ class Wiring:
     admin_address: str
     """Where the operator calls, a unix socket."""
     seal_key_file: Path
+    operator_key_file: Path
+    """What opens the dashboard."""
     redis_url: str
     redis_password_file: Path | None
     model_dir: Path
@@ -110,6 +112,7 @@ def _environments(wiring: Wiring) -> dict[str, dict[str, str]]:
             "EDGELORA_GATEWAY_ADMIN_ADDRESS": wiring.admin_address,
             "EDGELORA_GATEWAY_HTTP_ADDRESS": wiring.http_address,
             "EDGELORA_GATEWAY_OPERATOR_HTTP_ADDRESS": wiring.dashboard_address,
+            "EDGELORA_GATEWAY_OPERATOR_KEY_FILE": str(wiring.operator_key_file),
             "EDGELORA_GATEWAY_DIRECTORY": str(wiring.gateway_dir),
             "EDGELORA_GATEWAY_SCHEDULER_ADDRESS": to["scheduler"],
             "EDGELORA_GATEWAY_STORE_ADDRESS": to["adapter_store"],

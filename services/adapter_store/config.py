@@ -20,7 +20,7 @@ class AdapterStoreConfig:
     address: str
     """ADDRESS: where it listens, `unix:/path` or `host:port`."""
     metrics_address: str | None
-    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere, nothing is kept."""
+    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere."""
     directory: Path
     """DIRECTORY: registry, blobs and staging; created 0700. Workers on the same host that may
     read `DIRECTORY/blobs` need no stream."""

@@ -72,6 +72,12 @@ class BaseModel:
             raise ValueError(f"{FILE_NAME} {_DAMAGED}")
         return model
 
+    @property
+    def num_parameters(self) -> int:
+        """Of the linear modules and the embedding; norms and an untied output are left out."""
+        layer = sum(rows * columns for rows, columns in self.targets.values())
+        return self.num_layers * layer + self.vocab_size * self.hidden_size
+
     def _has_right_kinds(self) -> bool:
         texts = (self.name, self.digest, self.family, *self.files.keys(), *self.files.values())
         counts = (self.vocab_size, self.hidden_size, self.num_layers, self.max_context_tokens)

@@ -38,10 +38,12 @@ _CALL_BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0)
 class Metrics:
     """The registry of one process, with what every process shows. Made on its event loop."""
 
-    def __init__(self, service: str) -> None:
+    def __init__(self, service: str, address: str) -> None:
+        """`address`: `host:port` where it is read."""
         # Series that say when a counter was made are of no use here, and double their number.
-        prometheus_client.disable_created_metrics()
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
+        self._address = address
         self.calls = CallMetrics(self.registry)
         self._readers: list[Reader] = []
         self._loop_reading = LoopReading(asyncio.get_running_loop(), self._read)
@@ -66,10 +68,10 @@ class Metrics:
         return prometheus_client.generate_latest(self.registry)
 
     @asynccontextmanager
-    async def serving(self, address: str) -> AsyncIterator[MetricsListener]:
-        """Answers scrapes on `host:port`, from threads of its own. Raises OSError."""
-        listener = MetricsListener(address, self.text)
-        get_logger().info("metrics_started", address=address)
+    async def serving(self) -> AsyncIterator[MetricsListener]:
+        """Answers scrapes from threads of its own. Raises OSError."""
+        listener = MetricsListener(self._address, self.text)
+        get_logger().info("metrics_started", address=self._address)
         try:
             yield listener
         finally:

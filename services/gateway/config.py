@@ -10,6 +10,7 @@ from services.chassis.settings import ConfigError, Settings
 
 PREFIX = "EDGELORA_GATEWAY_"
 _UNIX = "unix:"
+_MIN_KEY_CHARS = 32
 _MAX_UPLOAD_BYTES = 512 * 2**20
 
 
@@ -20,7 +21,7 @@ class GatewayConfig:
     address: str
     """ADDRESS: where tenants connect, default 127.0.0.1:50051."""
     metrics_address: str | None
-    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere, nothing is kept."""
+    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere."""
     admin_address: str
     """ADMIN_ADDRESS: unix socket of the AdminService. Never a network address."""
     directory: Path
@@ -52,6 +53,12 @@ class GatewayConfig:
     """HTTP_ADDRESS: where tenants connect over HTTP, default 127.0.0.1:8080."""
     operator_http_address: str
     """OPERATOR_HTTP_ADDRESS: the dashboard, default 127.0.0.1:8081."""
+    operator_key: bytes | None = field(repr=False)
+    """OPERATOR_KEY_FILE: file with the key that opens the dashboard, one line of at least 32
+    characters; without it there is no dashboard."""
+    operator_hosts: tuple[str, ...]
+    """OPERATOR_HOSTS: names under which a browser may open the dashboard, comma-separated; its
+    address and localhost always work."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> GatewayConfig:
@@ -74,12 +81,23 @@ class GatewayConfig:
             health_interval_s=settings.duration_s("HEALTH_INTERVAL", 0.5),
             http_address=settings.text("HTTP_ADDRESS", "127.0.0.1:8080"),
             operator_http_address=settings.text("OPERATOR_HTTP_ADDRESS", "127.0.0.1:8081"),
+            operator_key=settings.optional_secret_file("OPERATOR_KEY_FILE"),
+            operator_hosts=_names(settings.text("OPERATOR_HOSTS", "")),
             max_upload_bytes=settings.size_bytes("MAX_UPLOAD", _MAX_UPLOAD_BYTES),
         )
         settings.finish()
+        if config.operator_key is not None and len(config.operator_key) < _MIN_KEY_CHARS:
+            raise ConfigError(
+                f"{PREFIX}OPERATOR_KEY_FILE must hold at least {_MIN_KEY_CHARS} characters: "
+                "whoever guesses them sees all tenants"
+            )
         if not config.admin_address.startswith(_UNIX):
             raise ConfigError(
                 f"{PREFIX}ADMIN_ADDRESS must be a unix socket such as "
                 "unix:/run/edgelora/admin.sock: who can open it can make tenants"
             )
         return config
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

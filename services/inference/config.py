@@ -24,7 +24,7 @@ class InferenceConfig:
     address: str
     """ADDRESS: where it listens, `unix:/path` or `host:port`."""
     metrics_address: str | None
-    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere, nothing is kept."""
+    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere."""
     name: str
     """NAME: the worker's name in tickets, default `inference`."""
     model_directory: Path

@@ -27,7 +27,7 @@ class MonitorConfig:
     address: str
     """ADDRESS: where it listens, `unix:/path` or `host:port`."""
     metrics_address: str | None
-    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere, nothing is kept."""
+    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere."""
     seal_key: bytes = field(repr=False)
     """SEAL_KEY_FILE: file with the node's seal key, one line of at least 32 characters."""
     root: Path

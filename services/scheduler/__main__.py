@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 from edgelora.errors import ServiceUnavailableError
 from edgelora.v1.scheduler_service_pb2_grpc import add_SchedulerServiceServicer_to_server
@@ -31,6 +33,9 @@ from services.scheduler.schedule import Schedule
 from services.scheduler.servicer import SchedulerServicer
 from services.scheduler.store import AdapterStore
 from services.scheduler.worker_health import WorkerHealth
+
+if TYPE_CHECKING:
+    from services.scheduler.metrics import SchedulerMetrics
 
 _OTHER_STREAMS = 512
 
@@ -68,8 +73,16 @@ async def main(environ: Mapping[str, str]) -> None:
     )
     # All requests of a gateway wait on its one connection; releases must get past them.
     num_waiting = sum(config.limits.max_waiting.values())
-    host = ServiceHost([config.address], max_streams=num_waiting + _OTHER_STREAMS)
-    async with open_channel(config.store_address) as channel:
+    metrics = _metrics(config, schedule, pressure)
+    host = ServiceHost(
+        [config.address],
+        max_streams=num_waiting + _OTHER_STREAMS,
+        observe=metrics.calls.note_end if metrics else None,
+    )
+    async with (
+        metrics.serving() if metrics else nullcontext(),
+        open_channel(config.store_address) as channel,
+    ):
         store = AdapterStore(channel, timeout_s=config.store_timeout_s)
         admission = PressureAdmission(
             pressure, store, boot_clock_s, retry_after_s=config.pressure.retry_after_s
@@ -89,6 +102,7 @@ async def main(environ: Mapping[str, str]) -> None:
             sealer,
             boot_clock_s,
             ticket_s=config.ticket_s,
+            observe=metrics.note_end if metrics else None,
         )
         host.add(add_SchedulerServiceServicer_to_server, servicer, "edgelora.v1.SchedulerService")
         async with host.serving(), asyncio.TaskGroup() as group:
@@ -104,6 +118,18 @@ async def main(environ: Mapping[str, str]) -> None:
             )
             for task in tasks:
                 task.cancel()
+
+
+def _metrics(
+    config: SchedulerConfig, schedule: Schedule, pressure: CurrentPressure
+) -> SchedulerMetrics | None:
+    if config.metrics_address is None:
+        return None
+    from services.scheduler.metrics import SchedulerMetrics  # takes 4 MB
+
+    metrics = SchedulerMetrics(config.metrics_address)
+    metrics.watch(schedule, pressure)
+    return metrics
 
 
 if __name__ == "__main__":

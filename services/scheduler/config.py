@@ -23,7 +23,7 @@ class SchedulerConfig:
     address: str
     """ADDRESS: where it listens, `unix:/path` or `host:port`."""
     metrics_address: str | None
-    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere, nothing is kept."""
+    """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere."""
     store_address: str
     """STORE_ADDRESS: the adapter store."""
     monitor_address: str

@@ -35,6 +35,8 @@ class Schedule:
         self._place_limits = PlaceLimits()
         self._company = Company()
         self._paces = {priority: Pace() for priority in Priority}
+        self.num_expired = 0
+        """Leases that ended without a release, since the start."""
 
     def limit_places(self, limits: PlaceLimits) -> None:
         """Changes how many places may be taken from now on."""
@@ -114,6 +116,7 @@ class Schedule:
     def expire(self, now_s: float) -> list[Lease]:
         """Ends every lease whose time is over; its estimate stays charged."""
         ended = self.leases.expire(now_s)
+        self.num_expired += len(ended)
         for lease in ended:
             self.queue.keep(lease.request)
         return ended

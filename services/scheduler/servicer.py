@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -10,7 +11,7 @@ import grpc
 import structlog
 from google.protobuf.duration_pb2 import Duration
 
-from edgelora.errors import AdapterNotFoundError, InvalidRequestError
+from edgelora.errors import AdapterNotFoundError, EdgeLoraError, InvalidRequestError
 from edgelora.v1 import scheduler_service_pb2 as pb
 from edgelora.v1 import scheduler_service_pb2_grpc as rpc
 from edgelora.v1.adapter_pb2 import AdapterSelection
@@ -19,6 +20,7 @@ from edgelora.v1.routing_pb2 import Routing
 from edgelora.v1.ticket_pb2 import Sealed, TenantClaim, Ticket
 from services.chassis.claims import open_claim, seal_ticket
 from services.chassis.sealing import Sealer
+from services.scheduler.acquisition import Acquisition, AcquisitionObserver
 from services.scheduler.dispatcher import Dispatcher
 from services.scheduler.leases import Lease
 from services.scheduler.pace import Answer
@@ -47,6 +49,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         clock: Callable[[], float],
         *,
         ticket_s: float,
+        observe: AcquisitionObserver | None = None,
     ) -> None:
         """`ticket_s`: how long a ticket is good for, whatever becomes of its lease."""
         self._dispatcher = dispatcher
@@ -57,6 +60,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         self._sealer = sealer
         self._clock = clock
         self._ticket_s = ticket_s
+        self._observe = observe
 
     async def Acquire(
         self, request: pb.AcquireRequest, context: _Context
@@ -69,44 +73,48 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         priority = _priority(request.priority)
         _require_positive(request, "estimated_tokens")
         _require_positive(request, "max_output_tokens")
-        asked_at_s = self._clock()
-        # An overloaded node, or one without memory, answers at once, without asking the store.
-        self._admission.require_class(priority)
-        self._schedule.require_room(priority, claim.tenant_id, asked_at_s)
-        selections, routing, admitted = await self._admit(request, claim.tenant_id)
-        waiting = Request(
-            ticket_id=uuid4().hex,
-            tenant_id=claim.tenant_id,
-            request_id=claim.request_id,
-            priority=priority,
-            estimated_tokens=_estimated_tokens(request, admitted.serving),
-            max_output_tokens=admitted.serving.max_output_tokens,
-            asked_at_s=asked_at_s,
-            allowed_s=_seconds(request.remaining) if request.HasField("remaining") else None,
-            num_resident=admitted.num_resident,
-            digests=frozenset(adapter.digest for adapter in admitted.serving.adapters),
-        )
-        queued_at_s = self._clock()
-        position = self._dispatcher.submit(waiting)
-        # A client that leaves while a response is on its way never resumes this generator; the
-        # callback runs when the call is over, however it ends.
-        context.add_done_callback(
-            lambda _: self._dispatcher.leave(waiting, was_delivered=False)  # type: ignore[arg-type]
-        )
-        yield _queued(position, admitted, routing)
-        lease = await self._dispatcher.wait(waiting)
-        promised = admitted
-        admitted = await self._admission.admit_again(request, selections, priority, promised)
-        if admitted is not promised:
-            yield _queued(0, admitted, routing)
-        structlog.contextvars.bind_contextvars(
-            ticket_id=waiting.ticket_id,
-            worker=lease.worker,
-            adapters=[adapter.digest for adapter in admitted.serving.adapters],
-            queue_ms=round((self._clock() - queued_at_s) * 1000, 1),
-        )
-        yield self._granted(lease, admitted.serving)
-        self._dispatcher.leave(waiting, was_delivered=True)
+        with self._told(priority) as acquisition:
+            asked_at_s = self._clock()
+            # An overloaded node, or one without memory, answers at once, without asking the store.
+            self._admission.require_class(priority)
+            self._schedule.require_room(priority, claim.tenant_id, asked_at_s)
+            selections, routing, admitted = await self._admit(request, claim.tenant_id)
+            acquisition.routing, acquisition.degradations = routing, admitted.degradations
+            waiting = Request(
+                ticket_id=uuid4().hex,
+                tenant_id=claim.tenant_id,
+                request_id=claim.request_id,
+                priority=priority,
+                estimated_tokens=_estimated_tokens(request, admitted.serving),
+                max_output_tokens=admitted.serving.max_output_tokens,
+                asked_at_s=asked_at_s,
+                allowed_s=_seconds(request.remaining) if request.HasField("remaining") else None,
+                num_resident=admitted.num_resident,
+                digests=frozenset(adapter.digest for adapter in admitted.serving.adapters),
+            )
+            queued_at_s = self._clock()
+            position = self._dispatcher.submit(waiting)
+            # A client that leaves while a response is on its way never resumes this generator; the
+            # callback runs when the call is over, however it ends.
+            context.add_done_callback(
+                lambda _: self._dispatcher.leave(waiting, was_delivered=False)  # type: ignore[arg-type]
+            )
+            yield _queued(position, admitted, routing)
+            lease = await self._dispatcher.wait(waiting)
+            acquisition.wait_s = self._clock() - queued_at_s
+            promised = admitted
+            admitted = await self._admission.admit_again(request, selections, priority, promised)
+            if admitted is not promised:
+                acquisition.degradations = admitted.degradations
+                yield _queued(0, admitted, routing)
+            structlog.contextvars.bind_contextvars(
+                ticket_id=waiting.ticket_id,
+                worker=lease.worker,
+                adapters=[adapter.digest for adapter in admitted.serving.adapters],
+                queue_ms=round(acquisition.wait_s * 1000, 1),
+            )
+            yield self._granted(lease, admitted.serving)
+            self._dispatcher.leave(waiting, was_delivered=True)
 
     async def Renew(self, request: pb.RenewRequest, context: _Context) -> pb.RenewResponse:
         """Extends the lease of the claim's tenant."""
@@ -179,6 +187,19 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         # The chosen adapter was deleted since the store listed it; the next list is without it.
         selections, routing = await self._auto.choose(request, tenant_id)
         return selections, routing, await self._admission.admit(request, selections)
+
+    @contextmanager
+    def _told(self, priority: Priority) -> Iterator[Acquisition]:
+        """Tells the observer how it ended."""
+        acquisition = Acquisition(priority=priority)
+        try:
+            yield acquisition
+        except EdgeLoraError as error:
+            acquisition.error = error
+            raise
+        finally:
+            if self._observe is not None:
+                self._observe(acquisition)
 
     def _open_claim(self, sealed: Sealed) -> TenantClaim:
         claim = open_claim(self._sealer, sealed, self._clock())
