@@ -107,7 +107,7 @@ class GetModelRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("name", "digest", "max_context_tokens", "vocab_size", "backend", "max_lora_rank", "kv_cache_dtype")
+    __slots__ = ("name", "digest", "max_context_tokens", "vocab_size", "backend", "max_lora_rank", "kv_cache_dtype", "family", "num_layers", "num_parameters", "weights_bytes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     MAX_CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +115,10 @@ class GetModelResponse(_message.Message):
     BACKEND_FIELD_NUMBER: _ClassVar[int]
     MAX_LORA_RANK_FIELD_NUMBER: _ClassVar[int]
     KV_CACHE_DTYPE_FIELD_NUMBER: _ClassVar[int]
+    FAMILY_FIELD_NUMBER: _ClassVar[int]
+    NUM_LAYERS_FIELD_NUMBER: _ClassVar[int]
+    NUM_PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_BYTES_FIELD_NUMBER: _ClassVar[int]
     name: str
     digest: str
     max_context_tokens: int
@@ -122,7 +126,11 @@ class GetModelResponse(_message.Message):
     backend: str
     max_lora_rank: int
     kv_cache_dtype: str
-    def __init__(self, name: _Optional[str] = ..., digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., backend: _Optional[str] = ..., max_lora_rank: _Optional[int] = ..., kv_cache_dtype: _Optional[str] = ...) -> None: ...
+    family: str
+    num_layers: int
+    num_parameters: int
+    weights_bytes: int
+    def __init__(self, name: _Optional[str] = ..., digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., vocab_size: _Optional[int] = ..., backend: _Optional[str] = ..., max_lora_rank: _Optional[int] = ..., kv_cache_dtype: _Optional[str] = ..., family: _Optional[str] = ..., num_layers: _Optional[int] = ..., num_parameters: _Optional[int] = ..., weights_bytes: _Optional[int] = ...) -> None: ...
 
 class GetEngineStatusRequest(_message.Message):
     __slots__ = ()

@@ -151,6 +151,10 @@ class InferenceServicer(rpc.InferenceServiceServicer):
             backend=self._backend,
             max_lora_rank=self._max_lora_rank,
             kv_cache_dtype=self._kv_cache_dtype,
+            family=self._model.family,
+            num_layers=self._model.num_layers,
+            num_parameters=self._model.num_parameters,
+            weights_bytes=self._engine.status.memory.weights_bytes,
         )
 
     async def GetEngineStatus(

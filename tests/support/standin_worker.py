@@ -103,6 +103,10 @@ class StandinWorker(InferenceServiceServicer):
             vocab_size=100,
             backend="script",
             max_lora_rank=64,
+            family="script",
+            num_layers=2,
+            num_parameters=134_000_000,
+            weights_bytes=96_000_000,
         )
 
 
