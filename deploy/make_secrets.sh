@@ -4,6 +4,7 @@
 #   deploy/make_secrets.sh [DIRECTORY]      default: deploy/secrets beside this script
 #
 # seal.key         the key with which the services sign claims and tickets
+# operator.key     opens the dashboard
 # redis.password   the adapter store's password for Redis
 # redis.acl        Redis users: the store's, bound to its key prefix and commands; no default user
 # .env             (one level up) the uid that owns the secrets; the containers run under it
@@ -19,6 +20,7 @@ random_hex() {
 }
 
 [ -s "$secrets/seal.key" ] || random_hex 32 >"$secrets/seal.key"
+[ -s "$secrets/operator.key" ] || random_hex 32 >"$secrets/operator.key"
 [ -s "$secrets/redis.password" ] || random_hex 32 >"$secrets/redis.password"
 
 password_hash=$(sha256sum <"$secrets/redis.password" | cut -d ' ' -f 1)
@@ -31,9 +33,9 @@ gid=$(id -g)
 if [ "$uid" -eq 0 ]; then
     uid=10001
     gid=10001
-    chown "$uid:$gid" "$secrets/seal.key" "$secrets/redis.password" "$secrets/redis.acl"
+    chown "$uid:$gid" "$secrets/seal.key" "$secrets/operator.key" "$secrets/redis.password" "$secrets/redis.acl"
 fi
-chmod 0600 "$secrets/seal.key" "$secrets/redis.password" "$secrets/redis.acl"
+chmod 0600 "$secrets/seal.key" "$secrets/operator.key" "$secrets/redis.password" "$secrets/redis.acl"
 printf 'EDGELORA_UID=%s\nEDGELORA_GID=%s\n' "$uid" "$gid" >"$secrets/../.env"
 echo "secrets are in $secrets"
 echo "start with: docker compose --env-file $(CDPATH='' cd -- "$secrets/.." && pwd)/.env up --build"

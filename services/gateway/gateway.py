@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from edgelora.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from edgelora.v1.gateway_service_pb2_grpc import add_GatewayServiceServicer_to_server
@@ -16,6 +16,7 @@ from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.admin_servicer import AdminServicer
 from services.gateway.authentication import Authentication
 from services.gateway.config import GatewayConfig
+from services.gateway.dashboard.sampler import Sampler
 from services.gateway.deadline import Deadlines
 from services.gateway.front_door import FrontDoor
 from services.gateway.generation import Generations
@@ -72,6 +73,8 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
     )
     quota, usage = Quota(ledger), UsageCounters()
     sealer = Sealer(config.seal_key)
+    node = NodeReadings(upstream, readiness, sealer, inference_address=config.inference_address)
+    sampler = Sampler(node, readiness)
     authentication = Authentication(registry, sealer)
     generations = Generations(
         upstream,
@@ -79,6 +82,7 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         usage,
         require_active=authentication.require_active,
         stall_s=config.client_stall_s,
+        observers=[sampler.observe],
     )
     installations = Installations(upstream, quota, stall_s=config.client_stall_s)
     door = FrontDoor(
@@ -89,7 +93,6 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         memory=SessionMemory(upstream),
     )
     catalogue = AdapterCatalogue(upstream)
-    node = NodeReadings(upstream, readiness, sealer, inference_address=config.inference_address)
     servicer = GatewayServicer(
         door=door,
         uploads=UploadRelay(
@@ -107,22 +110,27 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         AdminServicer(registry, upstream, sealer),
         "edgelora.v1.AdminService",
     )
-    tenants_http = HttpListener(tenant_app(door, catalogue), config.http_address)
-    operator_http = HttpListener(operator_app(), config.operator_http_address)
+    tenants = tenant_app(door, catalogue)
+    listeners = [HttpListener(tenants, config.http_address)]
+    if config.operator_key is not None:
+        dashboard = operator_app(
+            sampler, tenants, key=config.operator_key, hosts=config.operator_hosts
+        )
+        listeners.append(HttpListener(dashboard, config.operator_http_address))
     try:
-        async with (
-            upstream,
-            admin.serving(),
-            tenants_http.serving(),
-            operator_http.serving(),
-        ):
+        async with upstream, admin.serving(), AsyncExitStack() as http:
+            for listener in listeners:
+                await http.enter_async_context(listener.serving())
             await admin.set_ready(True)
             try:
                 # Entered last, so that it is the one that hears SIGTERM.
                 async with public.serving(), asyncio.TaskGroup() as group:
-                    watch = group.create_task(readiness.run())
+                    watches = [group.create_task(readiness.run())]
+                    if config.operator_key is not None:
+                        watches.append(group.create_task(sampler.run()))
                     yield public
-                    watch.cancel()
+                    for watch in watches:
+                        watch.cancel()
             finally:
                 await generations.drain()
                 await installations.drain()

@@ -19,6 +19,14 @@ from edgelora.local_stack.redis_binary import find_redis_binary
 from services.chassis.healthcheck import is_serving
 from tests.support.compose_file import ROOT, load_compose
 
+_PORTS = {
+    "redis": "6379",
+    "gateway": "50051",
+    "scheduler": "50052",
+    "adapter_store": "50053",
+    "inference": "50054",
+    "monitor": "50055",
+}
 _START_LIMIT_S = 90.0
 _STOP_LIMIT_S = 20.0
 _PROBE_PAUSE_S = 0.1
@@ -42,13 +50,14 @@ class ComposeProcesses:
         self._secrets = {name: secret["file"] for name, secret in secrets.items()}
         self._home = home
 
-    def port(self, service):
-        """The port that stands for the service's."""
-        if service not in self._ports:
+    def port(self, service, number=None):
+        """The port that stands for one of the service's; by default the one it is called on."""
+        place = service, number or _PORTS[service]
+        if place not in self._ports:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
-                self._ports[service] = probe.getsockname()[1]
-        return self._ports[service]
+                self._ports[place] = probe.getsockname()[1]
+        return self._ports[place]
 
     def local(self, service, value):
         """A word of a command or a value of an environment, mapped to this machine."""
@@ -57,11 +66,12 @@ class ComposeProcesses:
         # One pass, so that nothing inside a path just put in is taken for a place.
         names = "|".join(sorted(map(re.escape, places), key=len, reverse=True))
         value = re.sub(rf"(?<![\w/])(?:{names})(?!\w)", lambda match: places[match[0]], value)
-        value = re.sub(r"0\.0\.0\.0:\d+", f"127.0.0.1:{self.port(service)}", value)
-        hosts = "|".join(self.services)
+        hosts = "|".join([re.escape("0.0.0.0"), *self.services])
         return re.sub(
-            rf"(?<![\w/.-])({hosts}):\d+",
-            lambda match: f"127.0.0.1:{self.port(match[1])}",
+            rf"(?<![\w/.-])({hosts}):(\d+)",
+            lambda match: "127.0.0.1:{}".format(
+                self.port(match[1] if match[1] in self.services else service, match[2])
+            ),
             value,
         )
 

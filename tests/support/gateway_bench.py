@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -38,6 +39,9 @@ class GatewayBench:
         self._stack = stack
         self._key_file = directory / "seal.key"
         self._key_file.write_bytes(KEY)
+        self.operator_key = secrets.token_hex(32)
+        self._operator_key_file = directory / "operator.key"
+        self._operator_key_file.write_text(self.operator_key)
         self.sealer = Sealer(KEY)
         self.worker = StandinWorker(self.sealer)
         self.store = StandinRegistry(self.sealer)
@@ -126,6 +130,7 @@ class GatewayBench:
             "ADMIN_ADDRESS": self.address("admin"),
             "HTTP_ADDRESS": f"127.0.0.1:{self.http_port}",
             "OPERATOR_HTTP_ADDRESS": f"127.0.0.1:{self.dashboard_port}",
+            "OPERATOR_KEY_FILE": str(self._operator_key_file),
             "DIRECTORY": str(self.directory / "gateway"),
             "SCHEDULER_ADDRESS": self.address("scheduler"),
             "STORE_ADDRESS": self.address("store"),

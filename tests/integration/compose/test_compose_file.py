@@ -95,7 +95,8 @@ def test_nothing_starts_before_what_it_needs_is_healthy():
 
 def test_only_the_gateway_is_published_and_on_loopback():
     assert [name for name in SERVICES if "ports" in SERVICES[name]] == ["gateway"]
-    assert SERVICES["gateway"]["ports"] == ["127.0.0.1:50051:50051"]
+    ports = [50051, 8080, 8081]
+    assert SERVICES["gateway"]["ports"] == [f"127.0.0.1:{port}:{port}" for port in ports]
     assert not any("expose" in service for service in SERVICES.values())
 
 
@@ -119,7 +120,7 @@ def test_only_the_adapter_store_reaches_redis():
 
 
 def test_secrets_are_files_and_never_values():
-    assert set(COMPOSE["secrets"]) == {"seal_key", "redis_password", "redis_acl"}
+    assert set(COMPOSE["secrets"]) == {"seal_key", "operator_key", "redis_password", "redis_acl"}
     assert all(set(secret) == {"file"} for secret in COMPOSE["secrets"].values())
     for service in SERVICES.values():
         for variable, value in service.get("environment", {}).items():
@@ -167,8 +168,11 @@ def test_the_settings_are_those_of_the_local_stack():
     local = service_environments(
         Wiring(
             addresses=dict.fromkeys(OUR_SERVICES, "unix:/socket"),
+            http_address="127.0.0.1:8080",
+            dashboard_address="127.0.0.1:8081",
             admin_address="unix:/admin",
             seal_key_file=paths,
+            operator_key_file=paths,
             redis_url="unix://socket",
             redis_password_file=paths,
             model_dir=paths,

@@ -62,6 +62,7 @@ def environments(tmp_path):
             dashboard_address="127.0.0.1:8081",
             admin_address="unix:/run/admin.sock",
             seal_key_file=secret,
+            operator_key_file=secret,
             redis_url="unix://edgelora-store@/run/redis.sock",
             redis_password_file=secret,
             model_dir=Path("/models/m"),
