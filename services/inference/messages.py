@@ -8,6 +8,7 @@ from edgelora.v1 import generation_pb2
 from edgelora.v1 import inference_service_pb2 as pb
 from services.inference.engine.events import Completed, TextDelta
 from services.inference.engine.sequence import FinishReason, SampledToken
+from services.inference.engine.token_bytes import TokenBytes
 
 _REASONS = {
     FinishReason.STOP: generation_pb2.FINISH_REASON_STOP,
@@ -15,12 +16,14 @@ _REASONS = {
 }
 
 
-def to_delta(event: TextDelta) -> generation_pb2.Delta:
+def to_delta(event: TextDelta, token_bytes: TokenBytes) -> generation_pb2.Delta:
     """A delta with its tokens."""
     return generation_pb2.Delta(
         text=event.text,
         token_ids=[token.token_id for token in event.tokens],
-        logprobs=[_logprob(token) for token in event.tokens if token.logprob is not None],
+        logprobs=[
+            _logprob(token, token_bytes) for token in event.tokens if token.logprob is not None
+        ],
     )
 
 
@@ -55,13 +58,16 @@ def to_timings(event: Completed) -> dict[str, float]:
     }
 
 
-def _logprob(token: SampledToken) -> generation_pb2.TokenLogprob:
+def _logprob(token: SampledToken, token_bytes: TokenBytes) -> generation_pb2.TokenLogprob:
     assert token.logprob is not None
     return generation_pb2.TokenLogprob(
         token_id=token.token_id,
         logprob=token.logprob.logprob,
+        token=token_bytes[token.token_id],
         top=[
-            generation_pb2.TopLogprob(token_id=token_id, logprob=logprob)
+            generation_pb2.TopLogprob(
+                token_id=token_id, logprob=logprob, token=token_bytes[token_id]
+            )
             for token_id, logprob in token.logprob.top
         ],
     )

@@ -21,6 +21,7 @@ from services.inference.adapter_loading import AdapterLoading
 from services.inference.engine.engine import Engine
 from services.inference.engine.events import Admitted, Completed, TextDelta
 from services.inference.engine.sequence import Priority
+from services.inference.engine.token_bytes import TokenBytes
 from services.inference.messages import to_delta, to_finished, to_timings
 from services.inference.prompt_encoder import PromptEncoder
 from services.inference.sealed_limits import SealedLimits
@@ -46,6 +47,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         model: BaseModel,
         sealer: Sealer,
         *,
+        token_bytes: TokenBytes,
         worker: str,
         backend: str,
         kv_cache_dtype: str,
@@ -61,6 +63,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         self._model = model
         self._sealer = sealer
         self._limits = SealedLimits(sealer, worker)
+        self._token_bytes = token_bytes
         self._worker = worker
         self._backend = backend
         self._kv_cache_dtype = kv_cache_dtype
@@ -119,7 +122,9 @@ class InferenceServicer(rpc.InferenceServiceServicer):
                     case TextDelta():
                         num_output_tokens += len(event.tokens)
                         first_text_s = first_text_s or self._clock() - arrived_s
-                        yield pb.InferenceServiceGenerateResponse(delta=to_delta(event))
+                        yield pb.InferenceServiceGenerateResponse(
+                            delta=to_delta(event, self._token_bytes)
+                        )
                     case Completed():
                         structlog.contextvars.bind_contextvars(**to_timings(event))
                         yield pb.InferenceServiceGenerateResponse(finished=to_finished(event))

@@ -123,6 +123,7 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             loading,
             model,
             Sealer(config.seal_key),
+            token_bytes=tokenizer.token_bytes,
             worker=config.name,
             backend=backend.name,
             kv_cache_dtype=config.kv_cache_dtype_of(backend.name),

@@ -58,26 +58,26 @@ async def answer(
         stream.cancel()
         stream.bind_log_context()
 
-    try:
-        if not is_streamed:
+    if not is_streamed:
+        try:
             found = await call.while_connected(_read(stream, rename))
-            response = form.response(found)
-            response.headers.update(headers(found.accepted))
-            return response
+        finally:
+            end()
+        response = form.response(found)
+        response.headers.update(headers(found.accepted))
+        return response
+    try:
         opening = await call.while_connected(opened(stream, rename))
-        return StreamedAnswer(
-            form.pieces(opening),
-            media_type=form.media_type,
-            last_words=form.last_words,
-            on_end=end,
-            headers=headers(opening.accepted),
-        )
     except BaseException:
         end()
         raise
-    finally:
-        if not is_streamed:
-            end()
+    return StreamedAnswer(
+        form.pieces(opening),
+        media_type=form.media_type,
+        last_words=form.last_words,
+        on_end=end,
+        headers=headers(opening.accepted),
+    )
 
 
 async def _read(stream: GenerationStream, rename: Rename) -> WholeGeneration:
