@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from edgelora.v1.adapter_store_service_pb2_grpc import add_AdapterStoreServiceServicer_to_server
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
@@ -21,6 +23,9 @@ from services.chassis.sealing import Sealer, boot_clock_s
 from services.chassis.server import ServiceHost, run_service
 from services.chassis.settings import ConfigError
 
+if TYPE_CHECKING:
+    from services.adapter_store.metrics import StoreMetrics
+
 # The gateway's own deadline ends an installation, which may take longer than any other call.
 _DEADLINES = DeadlinePolicy(
     unbounded_methods=frozenset({"/edgelora.v1.AdapterStoreService/InstallAdapter"})
@@ -36,9 +41,11 @@ async def main(environ: Mapping[str, str]) -> None:
     except ValueError as error:
         raise ConfigError(str(error)) from error
     residency = Residency()
+    metrics = _metrics(config)
     with open_storage(config.directory) as storage:
         index = _hot_index(config, residency)
         async with (
+            metrics.serving() if metrics else nullcontext(),
             open_verifier(config, base) as verifier,
             open_store(
                 config,
@@ -49,15 +56,18 @@ async def main(environ: Mapping[str, str]) -> None:
                 sealer,
                 unix_clock_s=time.time,
                 boot_clock_s=boot_clock_s,
+                observe=metrics.note_registration if metrics else None,
             ) as store,
         ):
-            host = ServiceHost([config.address], deadlines=_DEADLINES)
+            if metrics:
+                metrics.watch(store.tiers, index)
+            host = ServiceHost(
+                [config.address],
+                deadlines=_DEADLINES,
+                observe=metrics.calls.note_end if metrics else None,
+            )
             servicer = AdapterStoreServicer(
-                store.library,
-                store.candidates,
-                store.arrivals,
-                store.tiers,
-                store.warming,
+                store,
                 sealer,
                 boot_clock_s,
                 index.note_change if index else lambda: None,
@@ -76,6 +86,14 @@ async def main(environ: Mapping[str, str]) -> None:
                 await host.wait_for_stop()
                 for task in tasks:
                     task.cancel()
+
+
+def _metrics(config: AdapterStoreConfig) -> StoreMetrics | None:
+    if config.metrics_address is None:
+        return None
+    from services.adapter_store.metrics import StoreMetrics  # takes 4 MB
+
+    return StoreMetrics(config.metrics_address)
 
 
 def _hot_index(config: AdapterStoreConfig, residency: Residency) -> HotIndex | None:

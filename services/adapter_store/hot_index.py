@@ -54,6 +54,8 @@ class HotIndex:
         self._epoch = uuid4().hex
         self._written: set[str] = set()
         self._is_connected: bool | None = None
+        self.num_errors = 0
+        """Exchanges that failed, since the start."""
         self._redis = self._client()
 
     @property
@@ -157,6 +159,7 @@ class HotIndex:
 
     async def _lose(self, error: Exception) -> None:
         """Drops the connection: after any failure its state is unknown (READONLY among them)."""
+        self.num_errors += 1
         if self._is_connected is not False:
             get_logger().warning("hot_index_lost", error_type=type(error).__name__)
         self._is_connected = False

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from edgelora.adapter_format.card import AdapterCard, parse_card
 from edgelora.errors import DataCorruptError
+from services.adapter_store.ended_registration import RegistrationObserver, told
 from services.adapter_store.fair_turns import FairTurns
 from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.registry.manifest import (
@@ -63,6 +65,7 @@ class RegistrationDesk:
         changing: asyncio.Lock,
         max_adapters_per_tenant: int,
         unix_clock_s: Callable[[], float],
+        observe: RegistrationObserver | None = None,
     ) -> None:
         """`turns`: as many as verify at once. `changing`: held while flash and registry change."""
         self._base = base
@@ -73,6 +76,7 @@ class RegistrationDesk:
         self._changing = changing
         self._max_adapters = max_adapters_per_tenant
         self._unix_clock_s = unix_clock_s
+        self._observe = observe
         self._in_doubt: set[str] = set()
 
     async def register(
@@ -84,12 +88,19 @@ class RegistrationDesk:
         AdapterIncompatibleError, AdapterNotFoundError, InvalidRequestError, AlreadyExistsError,
         QuotaExceededError, ResourcePressureError.
         """
-        card = await in_thread(_read_card, files)
-        async with self._turns.take(tenant_id):
-            verified = await self._verify(files)
-        _check_weights(files, verified)
-        async with self._changing:
-            return await in_thread(self._store, tenant_id, files, verified, card, wish, package)
+        with told(self._observe) as ended:
+            card = await in_thread(_read_card, files)
+            async with self._turns.take(tenant_id):
+                started_s = time.monotonic()
+                verified = await self._verify(files)
+                ended.verify_s = time.monotonic() - started_s
+            _check_weights(files, verified)
+            async with self._changing:
+                registration = await in_thread(
+                    self._store, tenant_id, files, verified, card, wish, package
+                )
+            ended.is_new = registration.is_new
+        return registration
 
     def lasting_form(self, content: AdapterContent) -> Blob | None:
         """The encoded form that a content keeps when it comes back; None when it may change."""

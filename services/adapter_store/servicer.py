@@ -12,11 +12,7 @@ import structlog
 from edgelora.errors import InvalidRequestError
 from edgelora.v1 import adapter_pb2 as adapter_pb
 from edgelora.v1 import adapter_store_service_pb2 as pb
-from edgelora.v1 import adapter_store_service_pb2_grpc as rpc
 from edgelora.v1.ticket_pb2 import Sealed
-from services.adapter_store.arrivals import Arrivals
-from services.adapter_store.candidates import Candidates
-from services.adapter_store.library import AdapterLibrary
 from services.adapter_store.messages import (
     adapter_message,
     alias_message,
@@ -30,44 +26,38 @@ from services.adapter_store.messages import (
     worker_report,
 )
 from services.adapter_store.names import Selection
+from services.adapter_store.operator_servicer import OperatorServicer
 from services.adapter_store.permits import open_permission
 from services.adapter_store.registration import Registration
 from services.adapter_store.registry.pages import decode_token, encode_token, page_size
-from services.adapter_store.tiers import Tiers
+from services.adapter_store.store import Store
 from services.adapter_store.upload_messages import (
     upload_chunks,
     upload_sizes,
     upload_wish,
     wish,
 )
-from services.adapter_store.warming import Warming
 from services.chassis.claims import open_claim
 from services.chassis.sealing import Sealer
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class AdapterStoreServicer(rpc.AdapterStoreServiceServicer):
+class AdapterStoreServicer(OperatorServicer):
     """The store behind gRPC."""
 
     def __init__(
         self,
-        library: AdapterLibrary,
-        candidates: Candidates,
-        arrivals: Arrivals,
-        tiers: Tiers,
-        warming: Warming,
+        store: Store,
         sealer: Sealer,
         boot_clock_s: Callable[[], float],
         note_residency_change: Callable[[], None],
     ) -> None:
-        self._library = library
-        self._candidates = candidates
-        self._arrivals = arrivals
-        self._tiers = tiers
-        self._warming = warming
-        self._sealer = sealer
-        self._boot_clock_s = boot_clock_s
+        super().__init__(store.library, store.head, sealer, boot_clock_s)
+        self._candidates = store.candidates
+        self._arrivals = store.arrivals
+        self._tiers = store.tiers
+        self._warming = store.warming
         self._note_residency_change = note_residency_change
 
     async def RegisterAdapter(

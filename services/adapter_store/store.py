@@ -13,6 +13,7 @@ from edgelora.errors import EdgeLoraError
 from services.adapter_store.arrivals import Arrivals
 from services.adapter_store.candidates import Candidates
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
+from services.adapter_store.ended_registration import RegistrationObserver
 from services.adapter_store.fair_turns import FairTurns
 from services.adapter_store.flash.storage import Storage
 from services.adapter_store.flash.tier import FlashTier
@@ -21,6 +22,7 @@ from services.adapter_store.forecast.habit_store import HabitStore
 from services.adapter_store.forecast.settings import WarmUpSettings
 from services.adapter_store.forecast.warm_up import WarmUp
 from services.adapter_store.library import AdapterLibrary
+from services.adapter_store.library_head import LibraryHead
 from services.adapter_store.registration import RegistrationDesk
 from services.adapter_store.remote_packages import open_packages
 from services.adapter_store.residency import Residency
@@ -47,6 +49,7 @@ class Store:
     arrivals: Arrivals
     tiers: Tiers
     warming: Warming
+    head: LibraryHead
 
 
 @asynccontextmanager
@@ -60,6 +63,7 @@ async def open_store(
     *,
     unix_clock_s: Callable[[], float],
     boot_clock_s: Callable[[], float],
+    observe: RegistrationObserver | None = None,
 ) -> AsyncIterator[Store]:
     """Puts a store together; writes what it counted now and then, and at the end."""
     # Registry and blobs change together, one change at a time.
@@ -84,6 +88,7 @@ async def open_store(
         changing=changing,
         max_adapters_per_tenant=config.max_adapters_per_tenant,
         unix_clock_s=unix_clock_s,
+        observe=observe,
     )
     uploads = UploadArea(
         storage.staging,
@@ -152,7 +157,14 @@ async def open_store(
             )
             tasks = [asyncio.create_task(keep_usage()), asyncio.create_task(warming.run())]
             try:
-                yield Store(library, candidates, arrivals, tiers, warming)
+                yield Store(
+                    library,
+                    candidates,
+                    arrivals,
+                    tiers,
+                    warming,
+                    LibraryHead(storage.reader, ledger),
+                )
             finally:
                 for task in tasks:
                     task.cancel()

@@ -6,6 +6,7 @@ Pure: what happened and when is given.
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -70,6 +71,11 @@ class Counters:
     load: LoadStages = field(default_factory=LoadStages)
     """Of the last load of one adapter; of all loads in a sum."""
 
+    @property
+    def num_hits(self) -> int:
+        """Requests, wherever they found it."""
+        return self.num_memory_hits + self.num_flash_hits + self.num_remote_hits
+
     def add_hit(self, tier: Tier, now_s: float) -> None:
         """Counts a request."""
         self.last_used_s = now_s
@@ -126,6 +132,18 @@ class UsageLedger:
     def last_used_s(self, tenants: Collection[str], digest: str) -> float:
         """Unix time any of the tenants last used an adapter; 0 when none did."""
         return max((self.of(tenant, digest).last_used_s for tenant in tenants), default=0.0)
+
+    def most_used(self, limit: int) -> list[str]:
+        """At most `limit` digests with hits of any tenant, the most used first."""
+        uses: dict[str, tuple[int, float]] = {}
+        for (_, digest), counters in self._counters.items():
+            if counters.num_hits:
+                hits, last_used_s = uses.get(digest, (0, 0.0))
+                uses[digest] = (
+                    hits + counters.num_hits,
+                    max(last_used_s, counters.last_used_s),
+                )
+        return heapq.nlargest(limit, uses, key=lambda digest: uses[digest])
 
     def note_hit(self, tenant_id: str, digest: str, tier: Tier, now_s: float) -> None:
         """Counts a request for an adapter."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from edgelora.error_tree import EdgeLoraError
@@ -28,3 +29,17 @@ class Acquisition:
 
 AcquisitionObserver = Callable[[Acquisition], None]
 """Called on the event loop, once for each that was let in; must be quick and must not raise."""
+
+
+@contextmanager
+def told(observe: AcquisitionObserver | None, priority: Priority) -> Iterator[Acquisition]:
+    """Tells an observer how what is inside has ended."""
+    acquisition = Acquisition(priority=priority)
+    try:
+        yield acquisition
+    except EdgeLoraError as error:
+        acquisition.error = error
+        raise
+    finally:
+        if observe is not None:
+            observe(acquisition)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +10,7 @@ import grpc
 import structlog
 from google.protobuf.duration_pb2 import Duration
 
-from edgelora.errors import AdapterNotFoundError, EdgeLoraError, InvalidRequestError
+from edgelora.errors import AdapterNotFoundError, InvalidRequestError
 from edgelora.v1 import scheduler_service_pb2 as pb
 from edgelora.v1 import scheduler_service_pb2_grpc as rpc
 from edgelora.v1.adapter_pb2 import AdapterSelection
@@ -20,7 +19,7 @@ from edgelora.v1.routing_pb2 import Routing
 from edgelora.v1.ticket_pb2 import Sealed, TenantClaim, Ticket
 from services.chassis.claims import open_claim, seal_ticket
 from services.chassis.sealing import Sealer
-from services.scheduler.acquisition import Acquisition, AcquisitionObserver
+from services.scheduler.acquisition import AcquisitionObserver, told
 from services.scheduler.dispatcher import Dispatcher
 from services.scheduler.leases import Lease
 from services.scheduler.pace import Answer
@@ -73,7 +72,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         priority = _priority(request.priority)
         _require_positive(request, "estimated_tokens")
         _require_positive(request, "max_output_tokens")
-        with self._told(priority) as acquisition:
+        with told(self._observe, priority) as acquisition:
             asked_at_s = self._clock()
             # An overloaded node, or one without memory, answers at once, without asking the store.
             self._admission.require_class(priority)
@@ -187,19 +186,6 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         # The chosen adapter was deleted since the store listed it; the next list is without it.
         selections, routing = await self._auto.choose(request, tenant_id)
         return selections, routing, await self._admission.admit(request, selections)
-
-    @contextmanager
-    def _told(self, priority: Priority) -> Iterator[Acquisition]:
-        """Tells the observer how it ended."""
-        acquisition = Acquisition(priority=priority)
-        try:
-            yield acquisition
-        except EdgeLoraError as error:
-            acquisition.error = error
-            raise
-        finally:
-            if self._observe is not None:
-                self._observe(acquisition)
 
     def _open_claim(self, sealed: Sealed) -> TenantClaim:
         claim = open_claim(self._sealer, sealed, self._clock())

@@ -196,6 +196,13 @@ class Registry:
         query = "SELECT 1 FROM contents WHERE digest = ?"
         return {d for d in digests if self._connection.execute(query, (d,)).fetchone() is not None}
 
+    def digests(self, limit: int) -> list[str]:
+        """The first contents, by digest."""
+        rows = self._connection.execute(
+            "SELECT digest FROM contents ORDER BY digest LIMIT ?", (limit,)
+        )
+        return [row[0] for row in rows]
+
     def owners(self, digest: str) -> list[str]:
         """The tenants that have an adapter, by name."""
         rows = self._connection.execute(
