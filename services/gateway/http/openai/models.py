@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from starlette.responses import JSONResponse, Response
 
-from edgelora.v1.gateway_service_pb2 import ListAdaptersRequest
+from edgelora.adapter_names import AUTO
+from edgelora.errors import AdapterNotFoundError, InvalidRequestError
+from edgelora.v1.adapter_pb2 import Adapter
+from edgelora.v1.gateway_service_pb2 import GetAdapterRequest, ListAdaptersRequest
 from services.gateway.adapter_catalogue import AdapterCatalogue
+from services.gateway.authentication import Caller
 from services.gateway.http.call import HttpCall
+from services.gateway.http.model_names import selections_of
 
 _OWNER = "edgelora"
 
@@ -21,24 +26,53 @@ class Models:
         """Answers GET /v1/models."""
         caller = await call.authenticate()
         base = call.door.model.name
-        documents: list[dict[str, object]] = [
-            {"id": base, "object": "model", "created": 0, "owned_by": _OWNER}
-        ]
+        documents = [_base_document(base), _auto_document(base)]
         token = ""
         while True:
             page = await self._catalogue.list(ListAdaptersRequest(page_token=token), caller.claim)
             for adapter in page.adapters:
                 documents += [
-                    {
-                        "id": name,
-                        "object": "model",
-                        "created": adapter.registered_at.seconds,
-                        "owned_by": caller.tenant.tenant_id,
-                        "parent": base,
-                        "root": adapter.digest,
-                    }
+                    _adapter_document(name, adapter, base, caller)
                     for name in adapter.aliases or [adapter.digest]
                 ]
             token = page.next_page_token
             if not token:
                 return JSONResponse({"object": "list", "data": documents})
+
+    async def get(self, call: HttpCall) -> Response:
+        """Answers GET /v1/models/{model}. Unknown and foreign names are alike."""
+        caller = await call.authenticate()
+        base = call.door.model.name
+        name: str = call.request.path_params["model"]
+        selections = selections_of(name, base)
+        if not selections:
+            return JSONResponse(_base_document(base))
+        if selections[0].adapter == AUTO:
+            return JSONResponse(_auto_document(base))
+        try:
+            found = await self._catalogue.get(
+                GetAdapterRequest(adapter=selections[0].adapter), caller.claim
+            )
+        except (AdapterNotFoundError, InvalidRequestError):
+            raise AdapterNotFoundError("you have no such model", field="model") from None
+        return JSONResponse(_adapter_document(name, found.adapter, base, caller))
+
+
+def _base_document(base: str) -> dict[str, object]:
+    return {"id": base, "object": "model", "created": 0, "owned_by": _OWNER}
+
+
+def _auto_document(base: str) -> dict[str, object]:
+    """What leaves the choice to the router."""
+    return {**_base_document(base), "id": AUTO, "parent": base}
+
+
+def _adapter_document(name: str, adapter: Adapter, base: str, caller: Caller) -> dict[str, object]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": adapter.registered_at.seconds,
+        "owned_by": caller.tenant.tenant_id,
+        "parent": base,
+        "root": adapter.digest,
+    }
