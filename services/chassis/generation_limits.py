@@ -14,6 +14,15 @@ from edgelora.v1.generation_pb2 import (
     GenerationOptions,
     SamplingParams,
     StopConditions,
+    ToolUse,
+)
+from services.chassis.tool_limits import (
+    CONSTRAINT_FIELD,
+    check_call_id,
+    check_constraint,
+    check_tool_calls,
+    check_tools,
+    may_call,
 )
 
 DEFAULT_MAX_TOKENS = 256
@@ -22,7 +31,7 @@ MAX_MESSAGES = 256
 MAX_STOP_STRINGS = 16
 MAX_STOP_STRING_CHARS = 256
 MAX_STOP_TOKEN_IDS = 16
-ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant", "tool")
 
 
 def check_options(options: GenerationOptions) -> None:
@@ -35,6 +44,8 @@ def check_options(options: GenerationOptions) -> None:
     _check_stop(options.stop)
     if options.HasField("logprobs") and options.logprobs > MAX_LOGPROBS:
         raise _invalid("options.logprobs", f"must be 0 to {MAX_LOGPROBS}")
+    if options.HasField("constraint"):
+        check_constraint(options.constraint)
 
 
 def check_prompt(text: str) -> None:
@@ -43,22 +54,52 @@ def check_prompt(text: str) -> None:
 
 
 def check_conversation(messages: Sequence[ChatMessage]) -> None:
-    """Checks a conversation: known roles, no blank message, the user's message last.
+    """Checks a conversation: known roles, no blank message, the user's or a tool's message last.
 
-    A system message may only stand first. Raises InvalidRequestError.
+    A system message may only stand first; tools' messages follow the calls they answer.
+    Raises InvalidRequestError.
     """
     if not messages:
         raise _invalid("messages", "must hold at least one message")
     if len(messages) > MAX_MESSAGES:
         raise _invalid("messages", f"may hold at most {MAX_MESSAGES} messages")
+    is_answer_due = False
     for index, message in enumerate(messages):
-        if message.role not in ROLES:
-            raise _invalid(f"messages[{index}].role", f"must be one of {', '.join(ROLES)}")
-        if message.role == "system" and index > 0:
-            raise _invalid(f"messages[{index}].role", "may be system in the first message only")
-        _check_text(message.content, f"messages[{index}].content")
-    if messages[-1].role != "user":
-        raise _invalid(f"messages[{len(messages) - 1}].role", "must be user in the last message")
+        _check_message(message, f"messages[{index}]", is_first=index == 0)
+        if message.role == "tool" and not is_answer_due:
+            raise _invalid(f"messages[{index}].role", "is tool where no message called one before")
+        is_answer_due = message.role == "tool" or bool(message.tool_calls)
+    if messages[-1].role not in ("user", "tool"):
+        field = f"messages[{len(messages) - 1}].role"
+        raise _invalid(field, "must be user or tool in the last message")
+
+
+def check_tool_use(tools: ToolUse, options: GenerationOptions) -> None:
+    """Checks the tools of a request, and that they go with its options.
+
+    Raises InvalidRequestError.
+    """
+    check_tools(tools)
+    if may_call(tools) and options.HasField("constraint"):
+        raise _invalid(CONSTRAINT_FIELD, "goes with no tools: choose none of them, or leave it out")
+
+
+def _check_message(message: ChatMessage, field: str, *, is_first: bool) -> None:
+    if message.role not in ROLES:
+        raise _invalid(f"{field}.role", f"must be one of {', '.join(ROLES)}")
+    if message.role == "system" and not is_first:
+        raise _invalid(f"{field}.role", "may be system in the first message only")
+    # A tool may have nothing to say, and an assistant may only call.
+    if message.tool_calls or message.role == "tool":
+        _check_no_nul(message.content, f"{field}.content")
+    else:
+        _check_text(message.content, f"{field}.content")
+    if message.tool_calls and message.role != "assistant":
+        raise _invalid(f"{field}.tool_calls", "goes with the role assistant only")
+    check_tool_calls(message.tool_calls, f"{field}.tool_calls")
+    if message.tool_call_id and message.role != "tool":
+        raise _invalid(f"{field}.tool_call_id", "goes with the role tool only")
+    check_call_id(message.tool_call_id, f"{field}.tool_call_id")
 
 
 def _check_sampling(sampling: SamplingParams) -> None:
@@ -99,6 +140,10 @@ def _check_stop(stop: StopConditions) -> None:
 def _check_text(text: str, field: str) -> None:
     if not text.strip():
         raise _invalid(field, "must hold some text")
+    _check_no_nul(text, field)
+
+
+def _check_no_nul(text: str, field: str) -> None:
     if "\0" in text:
         raise _invalid(field, "must not hold the NUL character")
 

@@ -15,7 +15,12 @@ from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.degradation_pb2 import DegradationPreference
 from edgelora.v1.generation_pb2 import PriorityClass
-from services.chassis.generation_limits import check_conversation, check_options, check_prompt
+from services.chassis.generation_limits import (
+    check_conversation,
+    check_options,
+    check_prompt,
+    check_tool_use,
+)
 
 MAX_ADAPTERS = 4
 MAX_STRENGTH = 2.0
@@ -54,6 +59,7 @@ def check_chat(request: pb.ChatRequest) -> None:
     """Checks a ChatRequest."""
     check_conversation(request.messages)
     _check_common(request)
+    check_tool_use(request.tools, request.options)
 
 
 def check_session(name: str) -> None:
