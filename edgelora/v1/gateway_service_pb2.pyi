@@ -252,7 +252,7 @@ class ServiceStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., is_ready: _Optional[bool] = ...) -> None: ...
 
 class TenantUsage(_message.Message):
-    __slots__ = ("tenant_id", "num_requests", "num_prompt_tokens", "num_output_tokens", "num_running", "max_concurrent_requests", "max_tokens_per_minute", "engine_time", "energy_joules")
+    __slots__ = ("tenant_id", "num_requests", "num_prompt_tokens", "num_output_tokens", "num_running", "max_concurrent_requests", "max_tokens_per_minute", "engine_time", "energy_joules", "max_requests_per_minute", "max_adapters", "max_adapter_bytes")
     TENANT_ID_FIELD_NUMBER: _ClassVar[int]
     NUM_REQUESTS_FIELD_NUMBER: _ClassVar[int]
     NUM_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -262,6 +262,9 @@ class TenantUsage(_message.Message):
     MAX_TOKENS_PER_MINUTE_FIELD_NUMBER: _ClassVar[int]
     ENGINE_TIME_FIELD_NUMBER: _ClassVar[int]
     ENERGY_JOULES_FIELD_NUMBER: _ClassVar[int]
+    MAX_REQUESTS_PER_MINUTE_FIELD_NUMBER: _ClassVar[int]
+    MAX_ADAPTERS_FIELD_NUMBER: _ClassVar[int]
+    MAX_ADAPTER_BYTES_FIELD_NUMBER: _ClassVar[int]
     tenant_id: str
     num_requests: int
     num_prompt_tokens: int
@@ -271,7 +274,10 @@ class TenantUsage(_message.Message):
     max_tokens_per_minute: int
     engine_time: _duration_pb2.Duration
     energy_joules: float
-    def __init__(self, tenant_id: _Optional[str] = ..., num_requests: _Optional[int] = ..., num_prompt_tokens: _Optional[int] = ..., num_output_tokens: _Optional[int] = ..., num_running: _Optional[int] = ..., max_concurrent_requests: _Optional[int] = ..., max_tokens_per_minute: _Optional[int] = ..., engine_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., energy_joules: _Optional[float] = ...) -> None: ...
+    max_requests_per_minute: int
+    max_adapters: int
+    max_adapter_bytes: int
+    def __init__(self, tenant_id: _Optional[str] = ..., num_requests: _Optional[int] = ..., num_prompt_tokens: _Optional[int] = ..., num_output_tokens: _Optional[int] = ..., num_running: _Optional[int] = ..., max_concurrent_requests: _Optional[int] = ..., max_tokens_per_minute: _Optional[int] = ..., engine_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., energy_joules: _Optional[float] = ..., max_requests_per_minute: _Optional[int] = ..., max_adapters: _Optional[int] = ..., max_adapter_bytes: _Optional[int] = ...) -> None: ...
 
 class RegisterAdapterRequest(_message.Message):
     __slots__ = ("header", "chunk")
