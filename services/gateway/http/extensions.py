@@ -32,9 +32,7 @@ class Extensions:
     """What the front door calls a field -> what the client called it."""
 
 
-def read_extensions(
-    fields: Fields, resolve: Callable[[str], list[AdapterSelection]]
-) -> Extensions:
+def read_extensions(fields: Fields, resolve: Callable[[str], list[AdapterSelection]]) -> Extensions:
     """Reads `model`, `adapter_strength`, `adapters`, `priority`, `user`, `session`, `no_degraded`
     and `fallback_adapter`; `resolve` tells what a model's name means.
 

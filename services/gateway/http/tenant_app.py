@@ -12,17 +12,25 @@ from edgelora.errors import NotFoundError
 from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.front_door import FrontDoor
 from services.gateway.http.call import Dialect, Endpoint, Handler, HttpCall
+from services.gateway.http.ollama.dialect import OllamaDialect
 from services.gateway.http.ollama.routes import ollama_routes
+from services.gateway.http.ollama.unserved import refuse_unknown
 from services.gateway.http.openai.dialect import OpenAiDialect
 from services.gateway.http.openai.routes import openai_routes
 
 
 def tenant_app(door: FrontDoor, catalogue: AdapterCatalogue) -> ASGIApp:
     """Both dialects on one listener."""
-    openai = OpenAiDialect()
-    routes = openai_routes(door, catalogue)
+    openai, ollama = OpenAiDialect(), OllamaDialect()
+    routes, ollamas = openai_routes(door, catalogue), ollama_routes(door, catalogue)
     return Router(
-        [*routes, *_other_methods(routes, door, openai), *ollama_routes(door, catalogue)],
+        [
+            *routes,
+            *_other_methods(routes, door, openai),
+            *ollamas,
+            *_other_methods(ollamas, door, ollama),
+            Route("/api/{rest:path}", Endpoint(refuse_unknown(), ollama, door)),
+        ],
         redirect_slashes=False,
         default=Endpoint(_unknown_path, openai, door),
     )

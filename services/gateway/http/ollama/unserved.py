@@ -1,0 +1,36 @@
+"""Paths of Ollama's API that change models or need what this node has not: refused plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.responses import Response
+
+from edgelora.errors import EdgeLoraError, InvalidRequestError, NotFoundError, PermissionDeniedError
+from services.gateway.http.call import Handler, HttpCall
+
+_MODELS = "models are not changed here: `edgelora adapters` adds, names and removes adapters"
+_EMBEDDINGS = "this model does not support embeddings"
+
+
+def refuse_change() -> Handler:
+    """For create, copy, delete, push and blobs."""
+    return _refusing(lambda: PermissionDeniedError(_MODELS))
+
+
+def refuse_embedding() -> Handler:
+    """For embed and embeddings."""
+    return _refusing(lambda: InvalidRequestError(_EMBEDDINGS, field="model"))
+
+
+def refuse_unknown() -> Handler:
+    """For every path there is not."""
+    return _refusing(lambda: NotFoundError("there is no such path: docs/http.md lists them"))
+
+
+def _refusing(refusal: Callable[[], EdgeLoraError]) -> Handler:
+    async def answer(call: HttpCall) -> Response:
+        await call.authenticate()
+        raise refusal()
+
+    return answer
