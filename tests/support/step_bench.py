@@ -16,6 +16,8 @@ from services.inference.engine.kv_blocks import KvBlockPool
 from services.inference.engine.outbox import WantedAdapter
 from services.inference.engine.prefix_cache import PrefixCache
 from services.inference.engine.sequence import AdapterUse, Priority, Sequence, StopConditions
+from services.inference.engine.sessions import SessionLimits, Sessions
+from services.inference.engine.shares import Shares, base_parameters
 from services.inference.engine.step_loop import StepLoop
 from services.inference.engine.token_bytes import TokenBytes
 from tests.support.fake_clock import FakeClock
@@ -71,6 +73,7 @@ class StepBench:
         prefix_caching: bool = True,
         budget_bytes: int | None = None,
         min_residency_s: float = 0.0,
+        sessions: SessionLimits | None = None,
     ) -> None:
         self.clock = FakeClock()
         self.backend = StandInBackend()
@@ -100,10 +103,12 @@ class StepBench:
             self.blocks,
             self.slots,
             PrefixCache(self.blocks, model.digest, is_enabled=prefix_caching),
+            Sessions(self.blocks, sessions or SessionLimits()),
         )
         self.loader = SteppedLoader(self.backend)
         check = EffectCheck([1, 2, 3], [num_blocks], budget)
-        self.loop = StepLoop(self.backend, self.scheduler, self.loader, check, self.clock)
+        shares = Shares(base_parameters(model), lambda digest: 1000)
+        self.loop = StepLoop(self.backend, self.scheduler, self.loader, check, shares, self.clock)
         self.events: dict[int, list[Event]] = {}
         self.sequences: dict[int, Sequence] = {}
         self.wanted: list[WantedAdapter] = []

@@ -103,7 +103,8 @@ class AdapterSlots:
         """
         self._slots = [Slot(index) for index in range(num_slots)]
         self._by_digest: dict[str, Slot] = {}
-        self._slot_bytes = slot_bytes
+        self.slot_bytes = slot_bytes
+        """The most one slot can hold."""
         self.budget_bytes = num_slots * slot_bytes if budget_bytes is None else budget_bytes
         self._min_residency_s = min_residency_s
         self.pinned: frozenset[str] = frozenset()
@@ -121,7 +122,7 @@ class AdapterSlots:
     @property
     def max_adapters(self) -> int:
         """Adapters that fit together, however large they are."""
-        return min(len(self._slots), self.budget_bytes // self._slot_bytes)
+        return min(len(self._slots), self.budget_bytes // self.slot_bytes)
 
     @property
     def memory_bytes(self) -> int:
@@ -282,7 +283,7 @@ class AdapterSlots:
         """Slots and bytes that are lacking for `missing` digests once some slots are empty."""
         num_free = sum(slot.digest is None for slot in self._slots) + len(gone)
         num_bytes = self.memory_bytes - sum(slot.size_bytes for slot in gone)
-        num_bytes += missing * self._slot_bytes
+        num_bytes += missing * self.slot_bytes
         return max(0, missing - num_free), max(0, num_bytes - self.budget_bytes)
 
     def _is_new(self, slot: Slot, now_s: float) -> bool:
@@ -291,7 +292,7 @@ class AdapterSlots:
     def _claim(self, digest: str) -> Claim:
         self.num_changes += 1
         slot = next(slot for slot in self._slots if slot.digest is None)
-        slot.digest, slot.state, slot.size_bytes = digest, SlotState.LOADING, self._slot_bytes
+        slot.digest, slot.state, slot.size_bytes = digest, SlotState.LOADING, self.slot_bytes
         self._by_digest[digest] = slot
         return Claim(digest, slot.index)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.inference.backends.base import BackendLimits
 from services.inference.engine.iteration_scheduler import StepLimits
+from services.inference.engine.sessions import SessionLimits
 from services.inference.engine.token_bytes import TokenBytes
 
 
@@ -28,6 +29,7 @@ class EngineConfig:
     """How long an adapter that has served nobody yet stays, while another slot is busy."""
     prefix_caching: bool = True
     """Whether a tenant's requests share the KV blocks of what their prompts begin with alike."""
+    sessions: SessionLimits = field(default_factory=SessionLimits)
 
     @property
     def num_canary_blocks(self) -> int:

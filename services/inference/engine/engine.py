@@ -7,6 +7,7 @@ queue of outboxes and a doorbell, once a step. With nothing to run it blocks on 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections import deque
@@ -15,10 +16,12 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from edgelora.errors import EdgeLoraError, InternalError, ServiceUnavailableError
+from services.chassis.base_model import BaseModel
 from services.chassis.logs import code_places, get_logger
 from services.inference.backends.base import Backend
 from services.inference.engine.adapter_loader import AdapterLoader, InlineLoader, LoaderThread
 from services.inference.engine.adapter_slots import AdapterSlots
+from services.inference.engine.answers import Answers, AnswerT
 from services.inference.engine.config import EngineConfig
 from services.inference.engine.doorbell import Doorbell
 from services.inference.engine.effect_check import EffectCheck
@@ -38,6 +41,8 @@ from services.inference.engine.sequence import (
     Sequence,
     StopConditions,
 )
+from services.inference.engine.sessions import Sessions
+from services.inference.engine.shares import Shares, adapter_parameters, base_parameters
 from services.inference.engine.status import EngineStatus
 from services.inference.engine.step_loop import StepLoop
 from services.inference.engine.token_stream import TokenStream
@@ -64,6 +69,7 @@ class Engine:
         self._is_asleep = False
         self._next_id = 0
         self._streams: dict[int, TokenStream] = {}
+        self._answers = Answers()
         self._busy_since_s = clock()
         self._newest_status: EngineStatus | None = None
         self.max_adapters = config.limits.max_loras
@@ -97,6 +103,7 @@ class Engine:
             self._doorbell = None
             doorbell.close()
             self._deliver()
+        self._answers.close()
 
     def submit(
         self,
@@ -109,13 +116,15 @@ class Engine:
         priority: Priority = Priority.INTERACTIVE,
         adapters: tuple[AdapterUse, ...] = (),
         tenant_id: str | None = None,
+        session: str = "",
         arrived_s: float | None = None,
     ) -> TokenStream:
         """Queues a sequence and returns its stream; the caller closes it in the same scope.
 
         `ticket` comes back in `adapter_wanted`. Only sequences of one `tenant_id` share KV blocks
-        (it must come from a sealed ticket), those with None share none. `arrived_s` is the clock's
-        time times count from.
+        (it must come from a sealed ticket), those with None share none. `session` is the tenant's
+        name of the conversation whose blocks are held after a whole answer, empty for none.
+        `arrived_s` is the clock's time times count from.
         Raises ServiceUnavailableError before the model is loaded, and ValueError when the sequence
         could never run: prompt and max_tokens together beyond `EngineConfig.capacity_tokens`, an
         adapter twice, more adapters than slots.
@@ -131,6 +140,7 @@ class Engine:
             priority=priority,
             adapters=adapters,
             tenant_id=tenant_id,
+            session=session,
         )
         self._check_fits(sequence)
         generation = Generation(
@@ -140,7 +150,7 @@ class Engine:
             eos_token_ids=self._config.eos_token_ids,
             arrived_s=self._clock() if arrived_s is None else arrived_s,
         )
-        stream = TokenStream(partial(self._close, sequence.sequence_id))
+        stream = TokenStream(partial(self._close, sequence.sequence_id), sequence.sequence_id)
         if self._is_dead:
             stream.deliver(Failed(InternalError("the engine has stopped")))
             return stream
@@ -150,6 +160,23 @@ class Engine:
         self._streams[sequence.sequence_id] = stream
         self._commands.put(lambda steps: steps.add(generation))
         return stream
+
+    async def set_strength(
+        self, stream: TokenStream, digest: str, weight: float
+    ) -> tuple[AdapterUse, ...] | None:
+        """Changes the strength (0 to 2) of an adapter of a generation from its next token on.
+
+        Returns the strengths in force; None when it has ended, or has no such adapter. Raises
+        ServiceUnavailableError when the engine ends before it answers.
+        """
+        return await self._ask(lambda steps: steps.set_strength(stream.sequence_id, digest, weight))
+
+    async def forget(self, tenant_id: str, session: str) -> int:
+        """Drops what is kept of a tenant's session, or of all where it is empty; returns how many.
+
+        Raises ServiceUnavailableError as `set_strength` does.
+        """
+        return await self._ask(lambda steps: steps.forget(tenant_id, session))
 
     def adapter_ready(self, digest: str, fetched: FetchedAdapter) -> None:
         """Answers `adapter_wanted`."""
@@ -168,7 +195,7 @@ class Engine:
 
     def set_deleted(self, digests: frozenset[str]) -> None:
         """Says which adapters are gone from the registry: they leave their slots when unused."""
-        self._commands.put(lambda steps: steps.adapters.set_deleted(digests))
+        self._commands.put(lambda steps: steps.set_deleted(digests))
 
     def set_pinned(self, digests: frozenset[str]) -> None:
         """Says which adapters leave their slots last."""
@@ -225,6 +252,16 @@ class Engine:
         if self._streams.pop(sequence_id, None) is not None:
             self._commands.put(lambda steps: steps.cancel(sequence_id))
 
+    async def _ask(self, question: Callable[[StepLoop], AnswerT]) -> AnswerT:
+        """Lets the thread answer between two steps."""
+        if self._newest_status is None:
+            raise _still_loading()
+
+        def ask(take: Callable[[AnswerT], None]) -> None:
+            self._commands.put(lambda steps: self._call(take, question(steps)))
+
+        return await self._answers.wait_for(ask)
+
     # The engine's thread.
 
     def _run(self, doorbell: Doorbell) -> None:
@@ -238,11 +275,7 @@ class Engine:
                 has_run = steps.step()
                 self._publish(steps, doorbell)
                 if not has_run:
-                    self._is_asleep = True
-                    command = self._commands.get()
-                    self._is_asleep = False
-                    command(steps)
-                    del command  # it may hold an adapter, and the next one may be long in coming
+                    self._sleep(steps)
                 self._run_commands(steps)
             self._publish(steps, doorbell)
         except BaseException as error:  # noqa: BLE001 - SystemExit too must end every stream
@@ -253,17 +286,31 @@ class Engine:
         finally:
             steps.adapters.close()
 
+    def _sleep(self, steps: StepLoop) -> None:
+        """Runs the next command when it comes, or returns when a session gets too old."""
+        wait_s = max(0.0, steps.next_expiry_s - self._clock())
+        self._is_asleep = True
+        try:
+            command = self._commands.get(timeout=None if math.isinf(wait_s) else wait_s)
+        except Empty:
+            return
+        finally:
+            self._is_asleep = False
+        command(steps)
+
     def _load(self) -> StepLoop:
         config = self._config
         model = self._backend.load_model(config.model_directory, config.limits)
         num_blocks = config.num_sequence_blocks
         canary_table = list(range(num_blocks, config.limits.num_kv_blocks))
         blocks = KvBlockPool(num_blocks, config.limits.block_size)
+        slots = self._make_slots()
         scheduler = IterationScheduler(
             config.step,
             blocks,
-            self._make_slots(),
+            slots,
             PrefixCache(blocks, model.digest, is_enabled=config.prefix_caching),
+            Sessions(blocks, config.sessions),
         )
         self.max_adapters = scheduler.slots.max_adapters
         steps = StepLoop(
@@ -271,6 +318,7 @@ class Engine:
             scheduler,
             self._make_loader(),
             EffectCheck(config.canary_token_ids, canary_table, config.limits.max_step_tokens),
+            Shares(base_parameters(model), partial(self._parameters_of, model, slots)),
             self._clock,
         )
         self._newest_status = steps.status()
@@ -285,6 +333,12 @@ class Engine:
             budget_bytes=self._config.adapter_budget_bytes,
             min_residency_s=self._config.min_residency_s,
         )
+
+    def _parameters_of(self, model: BaseModel, slots: AdapterSlots, digest: str) -> int:
+        # In proportion to the largest adapter there can be, whatever the back end keeps of it.
+        slot = slots.find(digest)
+        size = 0.0 if slot is None else slot.size_bytes / slots.slot_bytes
+        return int(size * adapter_parameters(model, self._config.limits.max_lora_rank))
 
     def _make_loader(self) -> AdapterLoader:
         if self._backend.loads_beside_forward:
@@ -346,6 +400,7 @@ class Engine:
 
     def _die(self) -> None:
         self._is_dead = True
+        self._answers.close()
         self._deliver()
         for stream in self._streams.values():
             stream.deliver(Failed(InternalError("the engine has stopped: send the request again")))

@@ -1,4 +1,7 @@
-"""What the engine tells about one generation, in this order: admitted, deltas, completed."""
+"""What the engine tells about one generation, in this order: admitted, deltas, completed.
+
+Figures of work may come at any time.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,15 @@ class TextDelta:
 
     text: str
     tokens: tuple[SampledToken, ...]
+    engine_s: float = 0.0
+    """The generation's share of the time of the steps so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What the generation has cost so far, where nothing else told it."""
+
+    engine_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +51,8 @@ class Completed:
     total_s: float
     mean_batch_size: float
     num_preemptions: int
+    engine_s: float
+    """Its share of the time of the steps it was in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +62,4 @@ class Failed:
     error: EdgeLoraError
 
 
-Event = Admitted | TextDelta | Completed | Failed
+Event = Admitted | TextDelta | Worked | Completed | Failed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from services.inference.backends.sampling import ChosenToken
 from services.inference.engine.detokenizer import Detokenizer
-from services.inference.engine.events import Completed, TextDelta
+from services.inference.engine.events import Completed, TextDelta, Worked
 from services.inference.engine.sampler import SequenceSampler
 from services.inference.engine.sequence import FinishReason, Priority, Sequence
 from services.inference.engine.token_bytes import TokenBytes
@@ -16,6 +16,8 @@ _DELTA_INTERVALS_S = {
 }
 """The first text goes out at once, what follows is collected for this long. A message of the lower
 classes takes the event loop as long as one that somebody waits for."""
+_UNTOLD_ENGINE_S = 0.25
+"""Least work that is told without a delta, as of a long prompt."""
 
 
 class Generation:
@@ -46,6 +48,7 @@ class Generation:
         self._adapter_load_s = 0.0
         self._first_token_s: float | None = None
         self._last_delta_s: float | None = None
+        self._told_engine_s = 0.0
         self._num_steps = 0
         self._num_step_sequences = 0
 
@@ -99,7 +102,16 @@ class Generation:
         if not text and not tokens:
             return None
         self._last_delta_s = now_s
-        return TextDelta(text, tuple(tokens))
+        self._told_engine_s = self.sequence.engine_s
+        return TextDelta(text, tuple(tokens), self._told_engine_s)
+
+    def take_work(self, *, is_last: bool = False) -> Worked | None:
+        """What it has cost so far, if that is much more than was told; or any more, at the end."""
+        untold_s = self.sequence.engine_s - self._told_engine_s
+        if untold_s < _UNTOLD_ENGINE_S and not (is_last and untold_s > 0):
+            return None
+        self._told_engine_s = self.sequence.engine_s
+        return Worked(self._told_engine_s)
 
     def completed(self, reason: FinishReason, now_s: float) -> Completed:
         """The summary of a generation that has ended."""
@@ -118,4 +130,5 @@ class Generation:
             total_s=now_s - start,
             mean_batch_size=self._num_step_sequences / max(1, self._num_steps),
             num_preemptions=self.sequence.num_preemptions,
+            engine_s=self.sequence.engine_s,
         )

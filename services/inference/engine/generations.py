@@ -39,6 +39,18 @@ class Generations:
         """Those that name an adapter, in order of arrival."""
         return [each for each in self._by_id.values() if digest in each.sequence.digests]
 
+    def find(self, sequence_id: int) -> Generation | None:
+        """One that has not ended, or None."""
+        return self._by_id.get(sequence_id)
+
+    def of_session(self, tenant_id: str, session: str) -> list[Generation]:
+        """A tenant's in one of its sessions, or all of the tenant's where it is empty."""
+        return [
+            each
+            for each in self._by_id.values()
+            if each.sequence.tenant_id == tenant_id and session in ("", each.sequence.session)
+        ]
+
     def is_any_slot_wanted(self) -> bool:
         """Whether a waiting one has an adapter without a slot."""
         return self._scheduler.is_any_slot_wanted()
@@ -64,6 +76,9 @@ class Generations:
 
     def fail(self, generation: Generation, error: EdgeLoraError) -> None:
         """Cuts a generation."""
+        work = generation.take_work(is_last=True)
+        if work is not None:
+            self.tell(generation, work)
         self.end(generation, Failed(error))
 
     def fail_all(self, error: EdgeLoraError) -> None:

@@ -12,7 +12,8 @@ first, see adapter_batching.py. A sequence that cannot get its slots is served w
 nobody behind it may claim a slot; after `slot_patience_s` the adapters soonest free take no new
 sequences; after twice that, their sequences of the same or a lower class are preempted. Sequences
 of a lower class are preempted at once wherever a better one lacks a seat, a slot or a block, and
-when there are fewer seats than there were; interactive ones keep theirs to their end.
+when there are fewer seats than there were; interactive ones keep theirs to their end. Blocks held
+for sessions (sessions.py) are given back before anybody is preempted for blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
 
-from services.inference.backends.base import SlotWeight
 from services.inference.engine.adapter_batching import batch_by_adapter, wanted_digests
 from services.inference.engine.adapter_slots import AdapterSlots, Claim, Eviction
 from services.inference.engine.aging import Turns
@@ -31,6 +31,7 @@ from services.inference.engine.kv_blocks import KvBlockPool
 from services.inference.engine.prefill_budget import PrefillBudget
 from services.inference.engine.prefix_cache import PrefixCache
 from services.inference.engine.sequence import Priority, Sequence, SequenceStatus
+from services.inference.engine.sessions import Sessions
 
 _WATERMARK_SHARE = 0.01
 
@@ -85,6 +86,7 @@ class IterationScheduler:
         blocks: KvBlockPool,
         slots: AdapterSlots,
         prefixes: PrefixCache,
+        sessions: Sessions,
     ) -> None:
         self._limits = limits
         self.max_num_seqs = limits.max_num_seqs
@@ -93,6 +95,7 @@ class IterationScheduler:
         """The same of prompt tokens in one step."""
         self.blocks = blocks
         self.prefixes = prefixes
+        self.sessions = sessions
         self.slots = slots
         self.waiting: list[Sequence] = []
         """Sorted by `Sequence.order`."""
@@ -110,6 +113,8 @@ class IterationScheduler:
     def add(self, sequence: Sequence, now_s: float) -> None:
         """Queues a new sequence. It must fit into the pool and the slot table by itself."""
         sequence.unserved_since_s = now_s
+        if sequence.session and sequence.tenant_id is not None:
+            self.sessions.touch(sequence.tenant_id, sequence.session, now_s)
         bisect.insort(self.waiting, sequence, key=lambda each: each.order)
 
     def remove(self, sequence: Sequence, now_s: float) -> None:
@@ -121,6 +126,24 @@ class IterationScheduler:
         else:
             self._unseat(sequence, now_s)
         sequence.status = SequenceStatus.FINISHED
+
+    def keep_session(self, sequence: Sequence, now_s: float) -> None:
+        """Holds the blocks of a sequence whose answer is whole, if it belongs to a session.
+
+        Not where its strengths were changed, as no later prompt could find them all, nor where the
+        session was forgotten meanwhile.
+        """
+        if not sequence.session or sequence.tenant_id is None:
+            return
+        if sequence.changes or sequence.is_forgotten:
+            return
+        self.sessions.keep(
+            sequence.tenant_id,
+            sequence.session,
+            self.prefixes.hold(sequence),
+            sequence.digests,
+            now_s,
+        )
 
     def is_any_slot_wanted(self) -> bool:
         """Whether a waiting sequence has an adapter without a slot."""
@@ -213,10 +236,7 @@ class IterationScheduler:
             self._count_slot_wait(sequence)
             return False
         sequence.slots_wanted_since_s = sequence.overtaken_since_s = None
-        sequence.slot_weights = tuple(
-            SlotWeight(slot, use.weight)
-            for slot, use in zip(acquisition.slots, sequence.adapters, strict=True)
-        )
+        sequence.slots = acquisition.slots
         self._plan.evictions.extend(acquisition.evictions)
         self._plan.claims.extend(acquisition.claims)
         return True
@@ -284,11 +304,14 @@ class IterationScheduler:
         # Room for the others to grow; alone, a sequence may have everything.
         wanted = num_blocks + (self._watermark if others else 0)
         victims = [each for each in reversed(others) if each.precedence > sequence.precedence]
-        tables = (each.block_table for each in victims)
+        tables = [each.block_table for each in victims]
         num_reachable = self.blocks.num_free + self.blocks.num_released_by(tables)
         if len(victims) == len(others):
             wanted = num_blocks
-        if num_reachable < wanted:
+        if num_reachable + self.sessions.num_blocks < wanted:
+            return False
+        self.sessions.give_way(wanted)
+        if self.blocks.num_free + self.blocks.num_released_by(tables) < wanted:
             return False
         for victim in victims:
             if self.blocks.num_free >= wanted:
@@ -329,7 +352,7 @@ class IterationScheduler:
         while sequence.status is SequenceStatus.RUNNING:
             if self.blocks.blocks_for(len(sequence.token_ids)) <= len(sequence.block_table):
                 return True
-            if self.blocks.num_free:
+            if self.sessions.give_way(1):
                 sequence.block_table.extend(self.blocks.allocate(1))
                 return True
             self._preempt(self._last_seated(lambda each: bool(each.block_table)))
@@ -355,6 +378,6 @@ class IterationScheduler:
         self.blocks.free(sequence.block_table)
         self.slots.release(sequence.digests, now_s)
         sequence.block_table = []
-        sequence.slot_weights = ()
+        sequence.slots = ()
         sequence.num_cached_tokens = sequence.num_reused_tokens = 0
         sequence.num_published_blocks = 0

@@ -2,17 +2,27 @@
 
 A block full of computed tokens may be published under a key. From then on nobody writes to it and
 others may hold it too. Without a holder it stays, until its memory is needed (least recently used
-first, after all blocks that hold nothing).
+first, after all blocks that hold nothing). What a withdrawn block held is overwritten by the next
+holder before it is read.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 
 class OutOfBlocksError(Exception):
     """More blocks were asked for than are free. The caller asked without looking."""
+
+
+class Origin(NamedTuple):
+    """Whose request computed a published block."""
+
+    tenant_id: str
+    session: str
+    """Empty for none."""
 
 
 class KvBlockPool:
@@ -28,6 +38,7 @@ class KvBlockPool:
         self._num_holders = [0] * num_blocks
         self._keys: dict[int, bytes] = {}
         self._by_key: dict[bytes, int] = {}
+        self._origins: dict[int, Origin] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()
         """Published blocks without a holder, least recently used first."""
 
@@ -59,18 +70,30 @@ class KvBlockPool:
             self._num_holders[block] = 1
         return taken
 
-    def publish(self, block: int, key: bytes) -> None:
+    def publish(self, block: int, key: bytes, origin: Origin) -> None:
         """Lets a held block be found. One whose key another block has stays its holder's own."""
         if key not in self._by_key and block not in self._keys:
             self._by_key[key] = block
             self._keys[block] = key
+            self._origins[block] = origin
+
+    def published_by(self, tenant_id: str, session: str) -> set[int]:
+        """The published blocks of a tenant's session; of all its requests where it is empty."""
+        return {
+            block
+            for block, origin in self._origins.items()
+            if origin.tenant_id == tenant_id and session in ("", origin.session)
+        }
 
     def withdraw(self, blocks: Iterable[int]) -> None:
-        """Lets held blocks be found no more."""
+        """Lets blocks be found no more, held or not."""
         for block in blocks:
-            key = self._keys.pop(block, None)
-            if key is not None:
-                del self._by_key[key]
+            if block not in self._keys:
+                continue
+            self._forget_key(block)
+            if self._num_holders[block] == 0:
+                del self._idle[block]
+                self._empty.append(block)
 
     def share(self, keys: Iterable[bytes]) -> list[int]:
         """Takes hold of the published blocks with these keys, up to the first that is missing."""
@@ -108,5 +131,9 @@ class KvBlockPool:
         if self._empty:
             return self._empty.pop()
         block, _ = self._idle.popitem(last=False)
-        del self._by_key[self._keys.pop(block)]
+        self._forget_key(block)
         return block
+
+    def _forget_key(self, block: int) -> None:
+        del self._by_key[self._keys.pop(block)]
+        del self._origins[block]

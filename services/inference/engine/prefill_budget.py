@@ -71,7 +71,7 @@ class PrefillBudget:
         """Takes the next tokens of its prompt, at most `room`; 0 when it has to wait."""
         if not self.has_place(sequence):
             return 0
-        count = min(self._num_tokens, room, sequence.num_uncached_tokens)
+        count = min(self._num_tokens, room, sequence.num_uniform_tokens)
         if sequence.priority is not Priority.INTERACTIVE:
             count = min(count, self._num_lower_tokens)
             self._num_lower_tokens -= count

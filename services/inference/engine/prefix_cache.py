@@ -11,15 +11,22 @@ import hashlib
 import json
 from array import array
 
-from services.inference.engine.kv_blocks import KvBlockPool
+from services.inference.engine.kv_blocks import KvBlockPool, Origin
 from services.inference.engine.sequence import AdapterUse, Sequence
 
 
 def root_key(
     tenant_id: str, base_digest: str, adapters: tuple[AdapterUse, ...], forms: tuple[str, ...]
 ) -> bytes:
-    """What the keys of a sequence's blocks start from. JSON tells every field from the next."""
-    uses = [[use.digest, form, use.weight] for use, form in zip(adapters, forms, strict=True)]
+    """What the keys of a sequence's blocks start from. JSON tells every field from the next.
+
+    An adapter of strength 0 takes no part.
+    """
+    uses = [
+        [use.digest, form, use.weight]
+        for use, form in zip(adapters, forms, strict=True)
+        if use.weight
+    ]
     return hashlib.sha256(json.dumps([tenant_id, base_digest, uses]).encode()).digest()
 
 
@@ -57,7 +64,7 @@ class PrefixCache:
         """Looks again, for what others have computed since; their blocks replace its own."""
         first = sequence.num_cached_tokens // self._blocks.block_size
         last = self._num_findable(sequence)
-        if first == last:
+        if first >= last:
             return
         found = self._blocks.share(self._keys(sequence, last)[first:])
         if found:
@@ -69,13 +76,20 @@ class PrefixCache:
     def publish(self, sequence: Sequence) -> None:
         """Offers the blocks that are full by now."""
         first = sequence.num_published_blocks
-        num_blocks = sequence.num_cached_tokens // self._blocks.block_size
-        if num_blocks == first:
+        num_tokens = min(sequence.num_cached_tokens, sequence.num_shareable_tokens)
+        num_blocks = num_tokens // self._blocks.block_size
+        if num_blocks <= first or sequence.is_forgotten:
             return
         keys = self._keys(sequence, num_blocks)
+        origin = Origin(sequence.tenant_id or "", sequence.session)
         for block, key in zip(sequence.block_table[first:], keys[first:], strict=False):
-            self._blocks.publish(block, key)
+            self._blocks.publish(block, key, origin)
         sequence.num_published_blocks = num_blocks
+
+    def hold(self, sequence: Sequence) -> list[int]:
+        """Takes hold of the blocks that its computed tokens can be found in, from the first on."""
+        num_tokens = min(sequence.num_cached_tokens, sequence.num_shareable_tokens)
+        return self._blocks.share(self._keys(sequence, num_tokens // self._blocks.block_size))
 
     def withdraw(self, sequence: Sequence) -> None:
         """Offers its blocks no more: what they hold may be why the sequence went wrong."""
@@ -92,7 +106,8 @@ class PrefixCache:
             self.num_hit_tokens += num_found
 
     def _num_findable(self, sequence: Sequence) -> int:
-        return (len(sequence.token_ids) - 1) // self._blocks.block_size
+        num_tokens = min(len(sequence.token_ids) - 1, sequence.num_shareable_tokens)
+        return num_tokens // self._blocks.block_size
 
     def _is_sharing(self, sequence: Sequence) -> bool:
         return self._is_enabled and sequence.tenant_id is not None

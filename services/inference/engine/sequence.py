@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from services.chassis.generation_limits import DEFAULT_MAX_TOKENS
 from services.inference.backends.base import SlotWeight
+from services.inference.engine.strengths import StrengthChanges
 
 
 class Priority(enum.IntEnum):
@@ -75,7 +76,7 @@ class StopConditions:
 
 @dataclass(frozen=True, slots=True)
 class AdapterUse:
-    """One adapter of a sequence: its digest and strength (above 0 to 2)."""
+    """One adapter of a sequence: its digest and strength (0 to 2)."""
 
     digest: str
     weight: float
@@ -116,6 +117,8 @@ class Sequence:
     """Distinct digests; empty is the base model."""
     tenant_id: str | None = None
     """Whose it is; None shares no KV blocks."""
+    session: str = ""
+    """The tenant's name of the conversation whose blocks are kept; empty keeps none."""
     num_prompt_tokens: int = field(init=False)
 
     forms: tuple[str, ...] = field(default=(), init=False)
@@ -131,8 +134,14 @@ class Sequence:
     """Cached tokens that it found computed."""
     num_cached_prompt_tokens: int = field(default=0, init=False)
     """Tokens of the prompt that it never had to compute."""
-    slot_weights: tuple[SlotWeight, ...] = field(default=(), init=False)
-    """Set while the sequence holds its slots."""
+    slots: tuple[int, ...] = field(default=(), init=False)
+    """One for each adapter while the sequence holds them, else empty."""
+    changes: StrengthChanges = field(default_factory=StrengthChanges, init=False)
+    """Of its adapters' strengths, since its first token ran."""
+    is_forgotten: bool = field(default=False, init=False)
+    """Whether no more of it is offered to later prompts."""
+    engine_s: float = field(default=0.0, init=False)
+    """Its share of the time of the steps so far."""
     unserved_since_s: float = field(default=0.0, init=False)
     """When a step last had tokens of it; first when it arrived."""
     has_turn: bool = field(default=False, init=False)
@@ -161,6 +170,52 @@ class Sequence:
         if forms != self.forms:
             self.forms = forms
             self.block_keys.clear()
+
+    @property
+    def uses(self) -> tuple[AdapterUse, ...]:
+        """Its adapters with the strengths in force now."""
+        weights = self.changes.newest(self._initial_weights)
+        return tuple(map(AdapterUse, self.digests, weights))
+
+    def set_strength(self, digest: str, weight: float) -> None:
+        """Changes the strength of one of its adapters for every token that has not run yet."""
+        weights = tuple(weight if use.digest == digest else use.weight for use in self.uses)
+        start = max(self.num_cached_tokens, self.num_computed_tokens)
+        if start:
+            self.changes.add(start, weights, self._initial_weights)
+        else:
+            # As if it had been asked for so.
+            self.adapters = tuple(map(AdapterUse, self.digests, weights))
+            self.block_keys.clear()
+
+    @property
+    def slot_weights(self) -> tuple[SlotWeight, ...]:
+        """What its next token runs with; an adapter of strength 0 takes no part."""
+        if not self.slots:
+            return ()
+        weights = self.changes.at(self.num_cached_tokens, self._initial_weights)
+        return tuple(
+            SlotWeight(slot, weight)
+            for slot, weight in zip(self.slots, weights, strict=True)
+            if weight
+        )
+
+    @property
+    def num_uniform_tokens(self) -> int:
+        """Tokens still to be run that run with the same strengths."""
+        change = self.changes.next_start(self.num_cached_tokens) if self.changes else None
+        end = len(self.token_ids) if change is None else change
+        return end - self.num_cached_tokens
+
+    @property
+    def num_shareable_tokens(self) -> int:
+        """Tokens whose keys and values depend on nothing but what the request asked for."""
+        change = self.changes.first_start
+        return len(self.token_ids) if change is None else change
+
+    @property
+    def _initial_weights(self) -> tuple[float, ...]:
+        return tuple(use.weight for use in self.adapters)
 
     @property
     def num_output_tokens(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from services.inference.backends.base import BackendTelemetry
 from services.inference.engine.run_limits import RunLimits
+from services.inference.engine.shares import AdapterShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class EngineStatus:
     num_waiting: int
     num_kv_blocks: int
     num_free_kv_blocks: int
-    """Blocks no sequence holds; cached ones among them."""
+    """Blocks neither a sequence nor a session holds; cached ones among them."""
     num_cached_kv_blocks: int
     """Blocks that a prompt of the same tenant may be found in, held or not."""
     num_adapter_slots: int
@@ -49,6 +50,12 @@ class EngineStatus:
     """Those found, which were not computed again."""
     limits: RunLimits
     """In force now."""
+    num_sessions: int
+    """Conversations whose blocks are held for their next request."""
+    num_session_tokens: int
+    step_s: float
+    """Time of all steps; the sum of the shares."""
+    shares: tuple[AdapterShare, ...]
     last_step_s: float
     """Engine clock when the newest step ended."""
     slots: tuple[SlotStatus, ...]

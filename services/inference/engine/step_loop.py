@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgelora.errors import AdapterNotFoundError, EdgeLoraError, InternalError
 from services.chassis.logs import get_logger
-from services.inference.backends.base import Backend, SequenceChunk
+from services.inference.backends.base import Backend, SequenceChunk, SlotWeight
 from services.inference.backends.sampling import ChosenToken, RowSampling
 from services.inference.engine.adapter_loader import AdapterLoader
 from services.inference.engine.adapter_traffic import AdapterTraffic
@@ -27,6 +27,8 @@ from services.inference.engine.iteration_scheduler import (
 )
 from services.inference.engine.outbox import Outbox
 from services.inference.engine.run_limits import RunLimits
+from services.inference.engine.sequence import AdapterUse
+from services.inference.engine.shares import Row, Shares
 from services.inference.engine.status import EngineStatus
 
 
@@ -39,9 +41,11 @@ class StepLoop:
         scheduler: IterationScheduler,
         loader: AdapterLoader,
         effect_check: EffectCheck,
+        shares: Shares,
         clock: Callable[[], float],
     ) -> None:
         self._backend = backend
+        self._shares = shares
         self._scheduler = scheduler
         self._clock = clock
         self._memory = backend.telemetry()
@@ -52,6 +56,9 @@ class StepLoop:
         self._num_steps = self._num_output_tokens = 0
         self._num_preemptions = self._num_failed_rows = self._num_recomputed_tokens = 0
         self._last_step_s = clock()
+        self._undivided_s = 0.0
+        """Of the last step, after its tokens were chosen: it goes with the next one."""
+        self._failed: list[tuple[ScheduledChunk, EdgeLoraError]] = []
 
     def take_outbox(self) -> Outbox:
         """Returns what was collected since the last call."""
@@ -67,6 +74,38 @@ class StepLoop:
         """Frees all a generation holds. Unknown and ended ones are ignored."""
         self._generations.remove(sequence_id)
 
+    def set_strength(
+        self, sequence_id: int, digest: str, weight: float
+    ) -> tuple[AdapterUse, ...] | None:
+        """Changes the strength of an adapter of a generation from its next token on.
+
+        Returns the strengths in force; None when it has ended, or has no such adapter.
+        """
+        generation = self._generations.find(sequence_id)
+        if generation is None or digest not in generation.sequence.digests:
+            return None
+        generation.sequence.set_strength(digest, weight)
+        return generation.sequence.uses
+
+    def forget(self, tenant_id: str, session: str) -> int:
+        """Drops a session of a tenant, or all where it is empty; returns how many were kept.
+
+        Its running requests go on, and leave nothing.
+        """
+        for generation in self._generations.of_session(tenant_id, session):
+            generation.sequence.is_forgotten = True
+        return self._scheduler.sessions.forget(tenant_id, session)
+
+    def set_deleted(self, digests: frozenset[str]) -> None:
+        """Replaces the set of adapters that are gone from the registry."""
+        self.adapters.set_deleted(digests)
+        self._scheduler.sessions.drop_adapters(digests)
+
+    @property
+    def next_expiry_s(self) -> float:
+        """When a step has something to do for sessions alone; infinite for never."""
+        return self._scheduler.sessions.next_expiry_s
+
     def fail_all(self, error: EdgeLoraError) -> None:
         """Cuts every generation."""
         self._generations.fail_all(error)
@@ -80,8 +119,9 @@ class StepLoop:
 
     def step(self) -> bool:
         """Runs one step; False when there was nothing to run."""
-        self.adapters.drop_deleted()
         now_s = self._clock()
+        self.adapters.drop_deleted()
+        self._scheduler.sessions.expire(now_s)
         plan = self._scheduler.schedule(now_s)
         self.adapters.begin_loads(plan.evictions, plan.claims, self._scheduler.seated)
         for sequence in plan.preempted:
@@ -91,9 +131,15 @@ class StepLoop:
             # What was proven may have somebody waiting for it.
             return self.adapters.proofs.run_alone()
         self._note_step(plan, now_s)
-        self._sample(*self._forward_with_proof(plan.chunks))
+        rows = [self._row(chunk) for chunk in plan.chunks]
+        chunks, logits = self._forward_with_proof(plan.chunks, rows)
+        chosen_tokens = self._choose_tokens(chunks, logits)
+        chosen_s = self._clock()
+        self._divide(chosen_s - now_s, plan.chunks, rows)
+        self._accept(chunks, chosen_tokens, chosen_s)
         self._num_steps += 1
         self._last_step_s = self._clock()
+        self._undivided_s = self._last_step_s - chosen_s
         return True
 
     def status(self) -> EngineStatus:
@@ -121,6 +167,10 @@ class StepLoop:
                 max_prefill_tokens=scheduler.max_prefill_tokens,
                 num_threads=self._backend.num_threads,
             ),
+            num_sessions=scheduler.sessions.num_sessions,
+            num_session_tokens=scheduler.sessions.num_tokens,
+            step_s=self._shares.step_s,
+            shares=self._shares.totals(),
             last_step_s=self._last_step_s,
             slots=self.adapters.statuses(),
             memory=self._memory,
@@ -132,10 +182,40 @@ class StepLoop:
             if generation.note_step(now_s, len(plan.chunks)):
                 self._generations.tell(generation, Admitted())
 
+    def _row(self, chunk: ScheduledChunk) -> Row:
+        sequence = chunk.sequence
+        return Row(
+            self._digests(sequence.slot_weights),
+            chunk.num_tokens,
+            is_prompt=sequence.is_prefilling,
+            has_output=chunk.needs_logits,
+        )
+
+    def _digests(self, weights: Sequence[SlotWeight]) -> tuple[str, ...]:
+        slots = self._scheduler.slots.slots
+        return tuple([slots[each.slot].digest or "" for each in weights])
+
+    def _divide(self, step_s: float, chunks: list[ScheduledChunk], rows: list[Row]) -> None:
+        """Divides the step's time over its rows, and cuts those that failed in it."""
+        row_times_s = self._shares.divide(step_s + self._undivided_s, rows)
+        for chunk, row_s in zip(chunks, row_times_s, strict=False):  # behind them is a canary's
+            chunk.sequence.engine_s += row_s
+        failed, self._failed = self._failed, []
+        for chunk, error in failed:
+            self._fail_row(chunk, error)
+        for chunk in chunks:
+            generation = self._generations.find(chunk.sequence.sequence_id)
+            work = generation.take_work() if generation is not None else None
+            if generation is not None and work is not None:
+                self._generations.tell(generation, work)
+
     def _forward_with_proof(
-        self, chunks: list[ScheduledChunk]
+        self, chunks: list[ScheduledChunk], rows: list[Row]
     ) -> tuple[list[ScheduledChunk], NDArray[np.float32]]:
-        """Runs chunks, and with them the canary of an adapter that waits for its proof."""
+        """Runs chunks, and with them the canary of an adapter that waits for its proof.
+
+        A canary adds its row to those of the chunks.
+        """
         proofs = self.adapters.proofs
         canary = proofs.begin(sum(chunk.num_tokens for chunk in chunks))
         if canary is None:
@@ -146,6 +226,8 @@ class StepLoop:
             get_logger().error("forward_with_proof_failed", error=type(error).__name__)
             proofs.run_alone()
             return self._forward(chunks)
+        digests = self._digests(canary.adapters)
+        rows.append(Row(digests, len(canary.token_ids), is_prompt=True, has_output=False))
         proofs.end(logits[-1:])
         return self._note_forward(chunks), logits[:-1]
 
@@ -164,7 +246,7 @@ class StepLoop:
                 "forward_failed", error=type(error).__name__, num_sequences=len(chunks)
             )
             if len(chunks) == 1:
-                self._fail_row(chunks[0], InternalError("the model failed"))
+                self._failed.append((chunks[0], InternalError("the model failed")))
                 return [], np.empty((0, 0), dtype=np.float32)
             parts = [self._forward([chunk]) for chunk in chunks]
             rows = [logits for _, logits in parts if len(logits)]
@@ -184,14 +266,22 @@ class StepLoop:
             self._scheduler.prefixes.publish(sequence)
         return finished
 
-    def _sample(self, chunks: list[ScheduledChunk], logits: NDArray[np.float32]) -> None:
+    def _choose_tokens(
+        self, chunks: list[ScheduledChunk], logits: NDArray[np.float32]
+    ) -> list[ChosenToken | None]:
         if not chunks:
-            return
-        now_s = self._clock()
-        generations = [self._generations.of(chunk.sequence) for chunk in chunks]
-        rows = [generation.sampler.next_row() for generation in generations]
-        chosen_tokens = self._choose(logits, rows)
-        for chunk, generation, chosen in zip(chunks, generations, chosen_tokens, strict=True):
+            return []
+        rows = [self._generations.of(chunk.sequence).sampler.next_row() for chunk in chunks]
+        return self._choose(logits, rows)
+
+    def _accept(
+        self,
+        chunks: list[ScheduledChunk],
+        chosen_tokens: list[ChosenToken | None],
+        now_s: float,
+    ) -> None:
+        for chunk, chosen in zip(chunks, chosen_tokens, strict=True):
+            generation = self._generations.of(chunk.sequence)
             if chosen is None:
                 get_logger().error("row_has_no_token", digests=generation.sequence.digests)
                 self._fail_row(chunk, InternalError("the model's output was not a number"))
@@ -200,6 +290,8 @@ class StepLoop:
             self._num_output_tokens += 1
             self._send_delta(generation, now_s, is_urgent=reason is not None)
             if reason is not None:
+                if not self.adapters.are_deleted(chunk.sequence.digests):
+                    self._scheduler.keep_session(chunk.sequence, now_s)
                 self._generations.end(generation, generation.completed(reason, now_s))
 
     def _choose(

@@ -15,8 +15,10 @@ class TokenStream:
     `close` must be called in the scope that opened it; it cancels what still runs.
     """
 
-    def __init__(self, on_close: Callable[[], None]) -> None:
+    def __init__(self, on_close: Callable[[], None], sequence_id: int = 0) -> None:
         self._on_close = on_close
+        self.sequence_id = sequence_id
+        """What the engine knows it by."""
         self._events: deque[Event] = deque()
         self._has_event = asyncio.Event()
         self._is_ended = False
@@ -57,5 +59,7 @@ class TokenStream:
         # A slow reader gets few large pieces instead of many small ones.
         while self._events and isinstance(following := self._events[0], TextDelta):
             self._events.popleft()
-            delta = TextDelta(delta.text + following.text, delta.tokens + following.tokens)
+            delta = TextDelta(
+                delta.text + following.text, delta.tokens + following.tokens, following.engine_s
+            )
         return delta

@@ -5,6 +5,7 @@ from services.inference.engine.iteration_scheduler import IterationScheduler, St
 from services.inference.engine.kv_blocks import KvBlockPool
 from services.inference.engine.prefix_cache import PrefixCache
 from services.inference.engine.sequence import AdapterUse, Priority, Sequence, SequenceStatus
+from services.inference.engine.sessions import SessionLimits, Sessions
 
 
 class Bench:
@@ -32,6 +33,7 @@ class Bench:
             blocks,
             AdapterSlots(num_slots),
             PrefixCache(blocks, "sha256:base"),
+            Sessions(blocks, SessionLimits()),
         )
         self.now_s = now_s
         self.next_id = 0

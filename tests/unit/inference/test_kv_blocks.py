@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.engine.kv_blocks import KvBlockPool, OutOfBlocksError
+from services.inference.engine.kv_blocks import KvBlockPool, Origin, OutOfBlocksError
+
+OURS = Origin("tenant", "")
 
 
 def test_blocks_for_rounds_up():
@@ -32,7 +34,7 @@ def test_freeing_twice_is_an_error():
 def test_a_published_block_is_found_while_it_is_held_and_after():
     pool = KvBlockPool(4, 16)
     blocks = pool.allocate(2)
-    pool.publish(blocks[0], b"a")
+    pool.publish(blocks[0], b"a", OURS)
     assert pool.share([b"a", b"b"]) == blocks[:1]
     pool.free(blocks)
     pool.free(blocks[:1])
@@ -44,15 +46,15 @@ def test_a_published_block_is_found_while_it_is_held_and_after():
 def test_a_prefix_ends_at_the_first_block_that_is_missing():
     pool = KvBlockPool(4, 16)
     blocks = pool.allocate(2)
-    pool.publish(blocks[1], b"b")
+    pool.publish(blocks[1], b"b", OURS)
     assert pool.share([b"a", b"b"]) == []
 
 
 def test_a_second_block_with_the_same_content_stays_its_holders_own():
     pool = KvBlockPool(4, 16)
     first, second = pool.allocate(2)
-    pool.publish(first, b"a")
-    pool.publish(second, b"a")
+    pool.publish(first, b"a", OURS)
+    pool.publish(second, b"a", OURS)
     pool.free([first, second])
     assert pool.share([b"a"]) == [first]
     assert pool.num_published == 1
@@ -62,7 +64,7 @@ def test_published_blocks_go_last_and_the_least_recently_used_first_ends_before_
     pool = KvBlockPool(5, 16)
     old, start, end = pool.allocate(3)
     for block, key in ((old, b"old"), (start, b"start"), (end, b"end")):
-        pool.publish(block, key)
+        pool.publish(block, key, OURS)
     pool.free([old])
     pool.free([start, end])
     assert not {old, start, end} & set(pool.allocate(2))
@@ -74,11 +76,11 @@ def test_published_blocks_go_last_and_the_least_recently_used_first_ends_before_
 def test_a_withdrawn_block_is_found_no_more_and_is_empty_once_nobody_holds_it():
     pool = KvBlockPool(4, 16)
     blocks = pool.allocate(2)
-    pool.publish(blocks[0], b"a")
+    pool.publish(blocks[0], b"a", OURS)
     pool.share([b"a"])
     pool.withdraw(blocks)
     assert pool.share([b"a"]) == []
-    pool.publish(blocks[1], b"a")
+    pool.publish(blocks[1], b"a", OURS)
     pool.free(blocks[:1])
     assert pool.num_free == 2
     pool.free(blocks)
@@ -88,7 +90,7 @@ def test_a_withdrawn_block_is_found_no_more_and_is_empty_once_nobody_holds_it():
 def test_what_giving_tables_back_would_free():
     pool = KvBlockPool(8, 16)
     one = pool.allocate(3)
-    pool.publish(one[0], b"a")
+    pool.publish(one[0], b"a", OURS)
     two = pool.share([b"a"]) + pool.allocate(1)
     assert pool.num_released_by([one]) == 2
     assert pool.num_released_by([two]) == 1
@@ -112,7 +114,7 @@ def test_blocks_have_one_writer_and_none_is_lost(actions):
         elif action == 2 and holders and holders[-1]:
             if key not in content and holders[-1][0] not in content.values():
                 content[key] = holders[-1][0]
-            pool.publish(holders[-1][0], key)
+            pool.publish(holders[-1][0], key, OURS)
         elif action == 3:
             holders.append(pool.share([key]))
             assert holders[-1] == ([content[key]] if key in content else [])
