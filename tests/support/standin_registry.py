@@ -223,4 +223,8 @@ class StandinRegistry(StandinStore):
         generation = aliases[name].generation + 1 if name in aliases else 1
         aliases[name] = AdapterAlias(name=name, digest=digest, generation=generation)
         self.digests[tenant, name] = digest
+        for adapter in self.adapters[tenant].values():
+            adapter.aliases[:] = sorted(
+                alias.name for alias in aliases.values() if alias.digest == adapter.digest
+            )
         return aliases[name]
