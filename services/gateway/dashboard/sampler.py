@@ -110,10 +110,13 @@ class Sampler:
             )
 
     async def _look(self, at_s: float) -> None:
-        monitored, queues, tiers, engine = await asyncio.gather(
-            self._node.monitored(), self._node.queues(), self._node.tiers(), self._node.engine()
+        monitored, queues, tiers, engine, _ = await asyncio.gather(
+            self._node.monitored(),
+            self._node.queues(),
+            self._node.tiers(),
+            self._node.engine(),
+            self._refresh_library(at_s),
         )
-        await self._refresh_library(at_s)
         unix_s = self._unix_clock()
         self._engine.add(at_s, engine)
         self._pressure.add(unix_s, monitored.pressure if monitored else None)

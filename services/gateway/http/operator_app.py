@@ -36,6 +36,9 @@ def operator_app(
     async def playground(request: Request) -> Response:
         return pages.page("playground.html")
 
+    async def session(request: Request) -> Response:
+        return Response(status_code=204)  # whoever has none does not get here
+
     own = Router(
         [
             Route("/", dashboard, methods=["GET"]),
@@ -43,6 +46,7 @@ def operator_app(
             Route(LOGIN_PATH, login.show, methods=["GET"]),
             Route(LOGIN_PATH, login.begin, methods=["POST"]),
             Route("/logout", login.end, methods=["POST"]),
+            Route("/dash/session", session, methods=["GET"]),
             Route("/dash/stream", streams.open, methods=["GET"]),
             Route(f"{STATIC_PREFIX}{{name}}", pages.static, methods=["GET"]),
         ],
