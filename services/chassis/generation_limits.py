@@ -28,6 +28,7 @@ from services.chassis.tool_limits import (
 DEFAULT_MAX_TOKENS = 256
 MAX_LOGPROBS = 20
 MAX_MESSAGES = 256
+MAX_SESSION_CHARS = 64
 MAX_STOP_STRINGS = 16
 MAX_STOP_STRING_CHARS = 256
 MAX_STOP_TOKEN_IDS = 16
@@ -46,6 +47,12 @@ def check_options(options: GenerationOptions) -> None:
         raise _invalid("options.logprobs", f"must be 0 to {MAX_LOGPROBS}")
     if options.HasField("constraint"):
         check_constraint(options.constraint)
+
+
+def check_session(name: str) -> None:
+    """Checks the name of a conversation; it may be empty. Raises InvalidRequestError."""
+    if len(name) > MAX_SESSION_CHARS or not name.isprintable():
+        raise _invalid("session", f"may have at most {MAX_SESSION_CHARS} characters, all printable")
 
 
 def check_prompt(text: str) -> None:

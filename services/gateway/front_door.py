@@ -12,7 +12,7 @@ from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterStrength
 from edgelora.v1.generation_pb2 import Conversation, GenerationInput, PriorityClass
 from edgelora.v1.inference_service_pb2 import GetModelResponse
-from services.chassis.generation_limits import DEFAULT_MAX_TOKENS
+from services.chassis.generation_limits import DEFAULT_MAX_TOKENS, check_session
 from services.gateway import token_estimate, validation
 from services.gateway.authentication import Authentication, Caller, Metadata
 from services.gateway.deadline import Deadlines
@@ -52,6 +52,11 @@ class FrontDoor:
                 "no model has been loaded yet: try again in a moment", retry_after_s=1.0
             )
         return model
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a generation could start now."""
+        return self._readiness.is_ready
 
     async def authenticate(self, credentials: Metadata, *, peer: str) -> Caller:
         """Returns the caller, and adds it to the log line of the call.
@@ -110,7 +115,7 @@ class FrontDoor:
         Returns how many were dropped. Raises InvalidRequestError, and ServiceUnavailableError
         when a worker did not answer: it may keep some still.
         """
-        validation.check_session(session)
+        check_session(session)
         return await self._memory.forget(caller.claim, session)
 
     def _start(

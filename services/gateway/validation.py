@@ -19,6 +19,7 @@ from services.chassis.generation_limits import (
     check_conversation,
     check_options,
     check_prompt,
+    check_session,
     check_tool_use,
 )
 
@@ -35,7 +36,6 @@ MAX_CARD_BYTES = 2**16
 MAX_PAGE_SIZE = 1000
 MAX_PAGE_TOKEN_CHARS = 256
 MAX_USER_CHARS = 64
-MAX_SESSION_CHARS = 64
 MAX_REQUEST_ID_CHARS = 64
 MAX_PACKAGE_CHARS = 512
 _ALIAS = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -60,12 +60,6 @@ def check_chat(request: pb.ChatRequest) -> None:
     check_conversation(request.messages)
     _check_common(request)
     check_tool_use(request.tools, request.options)
-
-
-def check_session(name: str) -> None:
-    """Checks the name of a conversation; it may be empty."""
-    if len(name) > MAX_SESSION_CHARS or not name.isprintable():
-        raise _invalid("session", f"may have at most {MAX_SESSION_CHARS} characters, all printable")
 
 
 def check_set_strength(request_id: str, adapter: str, strength: float) -> None:

@@ -75,6 +75,15 @@ class InferenceConfig:
     prefix_caching: bool
     """PREFIX_CACHING: whether a tenant's requests share the computed start of their prompts,
     default true."""
+    max_sessions: int
+    """MAX_SESSIONS: conversations of one tenant that are kept for their next request, default 8;
+    0 keeps none."""
+    session_share: float
+    """SESSION_SHARE: most of the KV cache that is kept for conversations, default 0.5."""
+    tenant_session_share: float
+    """TENANT_SESSION_SHARE: the same of one tenant, default 0.25."""
+    session_age_s: float
+    """SESSION_AGE: how long a conversation is kept after its last request, default 10m."""
     slot_patience_s: float
     """SLOT_PATIENCE: how long a request waits for an adapter slot before room is made, default 2s;
     after twice that it gets one from a request of its class."""
@@ -127,6 +136,10 @@ class InferenceConfig:
             kv_cache_dtype=settings.choice("KV_CACHE_DTYPE", "float16", KV_CACHE_DTYPES),
             block_size=settings.integer("BLOCK_SIZE", 16, low=1, high=1024),
             prefix_caching=settings.boolean("PREFIX_CACHING", True),
+            max_sessions=settings.integer("MAX_SESSIONS", 8, low=0, high=1024),
+            session_share=settings.number("SESSION_SHARE", 0.5, low=0.0, high=1.0),
+            tenant_session_share=settings.number("TENANT_SESSION_SHARE", 0.25, low=0.0, high=1.0),
+            session_age_s=settings.duration_s("SESSION_AGE", 600.0),
             slot_patience_s=settings.duration_s("SLOT_PATIENCE", 2.0),
             fetch_timeout_s=settings.duration_s("FETCH_TIMEOUT", 10.0),
             refusal_hold_s=settings.duration_s("REFUSAL_HOLD", 30.0),

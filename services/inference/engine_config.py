@@ -8,6 +8,7 @@ from services.inference.backends.base import BackendLimits
 from services.inference.config import PREFIX, InferenceConfig
 from services.inference.engine.config import EngineConfig
 from services.inference.engine.iteration_scheduler import StepLimits
+from services.inference.engine.sessions import SessionLimits
 from services.inference.model_files import canary_token_ids, read_eos_token_ids
 from services.inference.tokenizer import TextTokenizer
 
@@ -50,6 +51,12 @@ def make_engine_config(
         adapter_budget_bytes=config.adapter_memory_bytes,
         min_residency_s=config.min_residency_s,
         prefix_caching=config.prefix_caching,
+        sessions=SessionLimits(
+            max_per_tenant=config.max_sessions,
+            tenant_share=config.tenant_session_share,
+            total_share=config.session_share,
+            max_age_s=config.session_age_s,
+        ),
     )
     if engine_config.capacity_tokens < _MIN_SEQUENCE_TOKENS:
         blocks = -(-_MIN_SEQUENCE_TOKENS // config.block_size) + engine_config.num_canary_blocks

@@ -13,20 +13,30 @@ import structlog
 from edgelora.errors import PermissionDeniedError
 from edgelora.v1 import inference_service_pb2 as pb
 from edgelora.v1 import inference_service_pb2_grpc as rpc
+from edgelora.v1.adapter_pb2 import AdapterStrength
 from edgelora.v1.ticket_pb2 import Sealed, Ticket
 from services.chassis.base_model import BaseModel
-from services.chassis.claims import open_ticket
+from services.chassis.claims import open_claim, open_ticket
+from services.chassis.generation_limits import check_session
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.inference.adapter_loading import AdapterLoading
 from services.inference.engine.engine import Engine
-from services.inference.engine.events import Admitted, Completed, TextDelta
+from services.inference.engine.events import Admitted, Completed, TextDelta, Worked
 from services.inference.engine.sequence import Priority
 from services.inference.engine.token_bytes import TokenBytes
-from services.inference.messages import to_delta, to_finished, to_timings
+from services.inference.messages import (
+    to_delta,
+    to_duration,
+    to_engine_status,
+    to_finished,
+    to_timings,
+)
 from services.inference.prompt_encoder import PromptEncoder
+from services.inference.running_requests import RunningRequests
 from services.inference.sealed_limits import SealedLimits
 from services.inference.validation import (
     check_generation,
+    check_strength,
     to_adapters,
     to_priority,
     to_sampling,
@@ -63,6 +73,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         self._model = model
         self._sealer = sealer
         self._limits = SealedLimits(sealer, worker)
+        self._requests = RunningRequests(engine)
         self._token_bytes = token_bytes
         self._worker = worker
         self._backend = backend
@@ -85,7 +96,13 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         )
         options = request.options
         check_generation(options, self._model.vocab_size)
-        adapters = to_adapters(ticket.adapters, self._engine.max_adapters)
+        check_session(request.session)
+        adapters = to_adapters(ticket.adapters, self._engine.max_adapters, request.strengths)
+        name = ticket.tenant_id, ticket.request_id
+        running = self._requests.add(*name, adapters)
+        # However the call ends; and whoever sees the headers may change its strengths.
+        context.add_done_callback(lambda _: self._requests.remove(*name))  # type: ignore[arg-type]
+        await context.send_initial_metadata(())
         priority = to_priority(ticket.priority)
         token_ids = await self._encoder.encode(
             request.input, is_urgent=priority is Priority.INTERACTIVE
@@ -103,10 +120,12 @@ class InferenceServicer(rpc.InferenceServiceServicer):
             ),
             num_top_logprobs=options.logprobs if options.HasField("logprobs") else None,
             priority=priority,
-            adapters=adapters,
+            adapters=running.adapters,
             tenant_id=ticket.tenant_id or None,
+            session=request.session,
             arrived_s=arrived_s,
         )
+        running.start(stream)
         num_output_tokens = 0
         first_text_s: float | None = None
         try:
@@ -123,7 +142,12 @@ class InferenceServicer(rpc.InferenceServiceServicer):
                         num_output_tokens += len(event.tokens)
                         first_text_s = first_text_s or self._clock() - arrived_s
                         yield pb.InferenceServiceGenerateResponse(
-                            delta=to_delta(event, self._token_bytes)
+                            delta=to_delta(event, self._token_bytes),
+                            engine_time=to_duration(event.engine_s),
+                        )
+                    case Worked():
+                        yield pb.InferenceServiceGenerateResponse(
+                            engine_time=to_duration(event.engine_s)
                         )
                     case Completed():
                         structlog.contextvars.bind_contextvars(**to_timings(event))
@@ -135,6 +159,28 @@ class InferenceServicer(rpc.InferenceServiceServicer):
                 num_output_tokens=num_output_tokens,
                 ttft_ms=None if first_text_s is None else round(first_text_s * 1000, 1),
             )
+
+    async def SetStrength(
+        self, request: pb.InferenceServiceSetStrengthRequest, context: _Context
+    ) -> pb.InferenceServiceSetStrengthResponse:
+        """Takes effect between two steps."""
+        claim = open_claim(self._sealer, request.claim, self._boot_clock())
+        check_strength(request.strength, "strength")
+        running = self._requests.find(claim.tenant_id, request.request_id)
+        uses = await running.set_strength(request.adapter, request.strength)
+        return pb.InferenceServiceSetStrengthResponse(
+            adapters=[AdapterStrength(digest=use.digest, strength=use.weight) for use in uses]
+        )
+
+    async def ForgetSessions(
+        self, request: pb.ForgetSessionsRequest, context: _Context
+    ) -> pb.ForgetSessionsResponse:
+        """Takes effect between two steps."""
+        claim = open_claim(self._sealer, request.claim, self._boot_clock())
+        check_session(request.session)
+        return pb.ForgetSessionsResponse(
+            num_forgotten=await self._engine.forget(claim.tenant_id, request.session)
+        )
 
     async def SetRunLimits(
         self, request: pb.SetRunLimitsRequest, context: _Context
@@ -166,26 +212,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         self, request: pb.GetEngineStatusRequest, context: _Context
     ) -> pb.GetEngineStatusResponse:
         """Counts what the engine holds and does."""
-        status = self._engine.status
-        return pb.GetEngineStatusResponse(
-            num_running=status.num_running,
-            num_waiting=status.num_waiting,
-            num_kv_blocks=status.num_kv_blocks,
-            num_free_kv_blocks=status.num_free_kv_blocks,
-            num_adapter_slots=status.num_adapter_slots,
-            num_resident_adapters=status.num_resident_adapters,
-            num_adapter_references=status.num_adapter_references,
-            num_steps=status.num_steps,
-            num_output_tokens=status.num_output_tokens,
-            num_preemptions=status.num_preemptions,
-            weights_bytes=status.memory.weights_bytes,
-            kv_cache_bytes=status.memory.kv_cache_bytes,
-            adapter_slots_bytes=status.memory.adapter_slots_bytes,
-            num_cached_kv_blocks=status.num_cached_kv_blocks,
-            num_prefix_lookup_tokens=status.num_prefix_lookup_tokens,
-            num_prefix_hit_tokens=status.num_prefix_hit_tokens,
-            **asdict(status.limits),
-        )
+        return to_engine_status(self._engine.status)
 
     def _open(self, sealed: Sealed) -> Ticket:
         ticket = open_ticket(self._sealer, sealed, self._boot_clock())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from edgelora.errors import InvalidRequestError
-from edgelora.v1.adapter_pb2 import ResolvedAdapter
+from edgelora.v1.adapter_pb2 import AdapterStrength, ResolvedAdapter
 from edgelora.v1.generation_pb2 import GenerationOptions, PriorityClass
 from edgelora.v1.generation_pb2 import SamplingParams as SamplingParamsMessage
 from edgelora.v1.generation_pb2 import StopConditions as StopConditionsMessage
@@ -52,6 +52,12 @@ def to_stop(message: StopConditionsMessage, *, room: int, ticket_limit: int) -> 
     )
 
 
+def check_strength(strength: float, field: str) -> None:
+    """Raises InvalidRequestError for what is not a number from 0 to MAX_STRENGTH."""
+    if not 0.0 <= strength <= MAX_STRENGTH:
+        raise InvalidRequestError(f"{field} must be 0 to {MAX_STRENGTH:g}", field=field)
+
+
 def to_priority(value: int) -> Priority:
     """Unspecified is interactive. Raises InvalidRequestError for an unknown class."""
     for known, priority in _PRIORITIES.items():
@@ -60,18 +66,29 @@ def to_priority(value: int) -> Priority:
     raise InvalidRequestError("priority is not a known class", field="priority")
 
 
-def to_adapters(resolved: Iterable[ResolvedAdapter], max_loras: int) -> tuple[AdapterUse, ...]:
-    """Adapters with an effect. Strengths of the same digest add up; 0 uses no adapter.
+def to_adapters(
+    resolved: Iterable[ResolvedAdapter],
+    max_loras: int,
+    changed: Iterable[AdapterStrength] = (),
+) -> tuple[AdapterUse, ...]:
+    """Adapters to be loaded. Strengths of the same digest add up; one asked for at 0 is not used.
 
-    Raises InvalidRequestError for a strength out of range or more adapters than there are slots.
+    `changed` are strengths set since the ticket was asked for, of adapters that are in it; one that
+    is 0 by then may rise again. Raises InvalidRequestError for a strength out of range, for a
+    change of another adapter, and for more adapters than there are slots.
     """
     weights: dict[str, float] = {}
     for index, adapter in enumerate(resolved):
-        if not 0.0 <= adapter.strength <= MAX_STRENGTH:
-            field = f"adapters[{index}].strength"
-            raise InvalidRequestError(f"{field} must be 0 to {MAX_STRENGTH:g}", field=field)
-        if adapter.strength:
-            weights[adapter.digest] = weights.get(adapter.digest, 0.0) + adapter.strength
+        check_strength(adapter.strength, f"adapters[{index}].strength")
+        weights[adapter.digest] = weights.get(adapter.digest, 0.0) + adapter.strength
+    changes: dict[str, float] = {}
+    for index, change in enumerate(changed):
+        check_strength(change.strength, f"strengths[{index}].strength")
+        if change.digest not in weights:
+            field = f"strengths[{index}].digest"
+            raise InvalidRequestError(f"{field} must be an adapter of the ticket", field=field)
+        changes[change.digest] = change.strength
+    weights = {digest: weight for digest, weight in weights.items() if weight} | changes
     if len(weights) > max_loras:
         raise InvalidRequestError(
             f"adapters: this worker can combine at most {max_loras}", field="adapters"

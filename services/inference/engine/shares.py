@@ -62,6 +62,21 @@ class AdapterShare(NamedTuple):
         )
 
 
+def busiest(shares: Sequence[AdapterShare], most: int) -> list[AdapterShare]:
+    """The largest shares, at most `most`; what else there is goes together, as the last one."""
+    named = [share for share in shares if share.digest != OTHER]
+    rest = [share for share in shares if share.digest == OTHER]
+    named.sort(key=lambda share: -share.step_s)
+    if len(named) + len(rest) > most:
+        named, rest = named[: most - 1], rest + named[most - 1 :]
+    if rest:
+        other = AdapterShare(OTHER)
+        for share in rest:
+            other = other.plus(*share[1:])
+        named.append(other)
+    return named
+
+
 class Shares:
     """Totals since the start."""
 
