@@ -7,6 +7,8 @@ import math
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -17,6 +19,7 @@ from services.chassis.server import ServiceHost, run_service
 from services.monitor.config import MonitorConfig
 from services.monitor.device import Device
 from services.monitor.device_pressure import DevicePressure
+from services.monitor.growth import MemoryGrowth
 from services.monitor.history import History
 from services.monitor.last_values import LastValues
 from services.monitor.pressure_board import PressureBoard
@@ -25,6 +28,9 @@ from services.monitor.probes.termux import TermuxBattery
 from services.monitor.reports import Reports
 from services.monitor.sampler import Sampler
 from services.monitor.servicer import MonitorServicer
+
+if TYPE_CHECKING:
+    from services.monitor.metrics import MonitorMetrics
 
 _SERVICE = "edgelora.v1.MonitorService"
 
@@ -53,9 +59,11 @@ async def main(environ: Mapping[str, str]) -> None:
         pressure,
         History(math.ceil(config.history_s / config.interval_s)),
         board,
+        MemoryGrowth(config.growth_window_s),
         clock=boot_clock_s,
         interval_s=config.interval_s,
     )
+    metrics = _metrics(config, last_values, board)
     servicer = MonitorServicer(
         last_values,
         reports,
@@ -69,9 +77,14 @@ async def main(environ: Mapping[str, str]) -> None:
     host = ServiceHost(
         [config.address],
         deadlines=DeadlinePolicy(unbounded_methods=frozenset({f"/{_SERVICE}/WatchPressure"})),
+        observe=metrics.calls.note_end if metrics else None,
     )
     host.add(add_MonitorServiceServicer_to_server, servicer, _SERVICE)
-    async with host.serving(), asyncio.TaskGroup() as group:
+    async with (
+        metrics.serving() if metrics else nullcontext(),
+        host.serving(),
+        asyncio.TaskGroup() as group,
+    ):
         running = [group.create_task(sampler.run())]
         if termux is not None:
             running.append(group.create_task(termux.run()))
@@ -88,6 +101,18 @@ async def main(environ: Mapping[str, str]) -> None:
         board.close()
         for task in (*running, first_sample):
             task.cancel()
+
+
+def _metrics(
+    config: MonitorConfig, last_values: LastValues, board: PressureBoard
+) -> MonitorMetrics | None:
+    if config.metrics_address is None:
+        return None
+    from services.monitor.metrics import MonitorMetrics  # takes 4 MB
+
+    metrics = MonitorMetrics(config.metrics_address)
+    metrics.watch(last_values, board, boot_clock_s)
+    return metrics
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ class MonitorConfig:
     """HOLD: how long a missing value keeps its last reading, default 3s."""
     history_s: float
     """HISTORY: how far back samples are kept, default 10m."""
+    growth_window_s: float
+    """GROWTH_WINDOW: how long a process's memory must grow to look like a leak, default 30m."""
     processor_zones: Sequence[str]
     """PROCESSOR_ZONES: name patterns of the sensors that measure the processor."""
     fallback_zones: Sequence[str]
@@ -72,6 +74,7 @@ class MonitorConfig:
             interval_s=settings.duration_s("INTERVAL", 1.0),
             hold_s=settings.duration_s("HOLD", 3.0),
             history_s=settings.duration_s("HISTORY", 600.0),
+            growth_window_s=settings.duration_s("GROWTH_WINDOW", 1800.0, low=1.0),
             processor_zones=split_names(settings.text("PROCESSOR_ZONES", PROCESSOR_ZONES)),
             fallback_zones=split_names(settings.text("FALLBACK_ZONES", FALLBACK_ZONES)),
             reported_zones=split_names(settings.text("REPORTED_ZONES", _REPORTED_ZONES)),

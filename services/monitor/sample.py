@@ -53,6 +53,10 @@ class ProcessUse:
     rss_bytes: int
     cpu_cores: float
     """Cores in use since the sample before, 1 meaning one full core."""
+    growth_bytes_per_hour: float | None = None
+    """How fast its memory grew over the last minutes; None until that long was seen."""
+    is_growing: bool = False
+    """Whether it grew so steadily that it looks like a leak."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from services.chassis.logs import get_logger
 from services.monitor.daemon_thread import call_in_daemon_thread
 from services.monitor.device_pressure import DevicePressure
 from services.monitor.explanation import explain
+from services.monitor.growth import MemoryGrowth
 from services.monitor.history import History
 from services.monitor.last_values import LastValues
 from services.monitor.pressure_board import PressureBoard
 from services.monitor.reports import Reports
-from services.monitor.sample import DeviceSample
+from services.monitor.sample import DeviceSample, ProcessUse
 
 _SUMMARY_INTERVAL_S = 60.0
 
@@ -33,6 +35,7 @@ class Sampler:
         pressure: DevicePressure,
         history: History,
         board: PressureBoard,
+        growth: MemoryGrowth,
         *,
         clock: Callable[[], float],
         interval_s: float,
@@ -43,6 +46,8 @@ class Sampler:
         self._pressure = pressure
         self._history = history
         self._board = board
+        self._growth = growth
+        self._growing: set[str] = set()
         self._clock = clock
         self._interval_s = interval_s
         self.has_sampled = asyncio.Event()
@@ -63,6 +68,8 @@ class Sampler:
             get_logger().error("sample_failed", error_type=type(error).__name__)
             return
         now_s = self._clock()
+        sample = replace(sample, processes=self._growth.judged(sample.processes, now_s))
+        self._tell_growth(sample.processes)
         self._last_values.update(sample, now_s)
         self._history.append(sample, now_s)
         self.has_sampled.set()
@@ -86,6 +93,19 @@ class Sampler:
                     threshold=state.threshold,
                     explanation=explain(dimension, state, now_s),
                 )
+
+    def _tell_growth(self, processes: Sequence[ProcessUse]) -> None:
+        growing = {process.service for process in processes if process.is_growing}
+        for process in processes:
+            if process.service in growing - self._growing:
+                get_logger().warning(
+                    "memory_grows_steadily",
+                    name=process.service,
+                    pid=process.pid,
+                    rss_bytes=process.rss_bytes,
+                    growth_bytes_per_hour=round(process.growth_bytes_per_hour or 0.0),
+                )
+        self._growing = growing
 
     async def _repeat_sample(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from services.monitor.device_pressure import DevicePressure
+from services.monitor.growth import MemoryGrowth
 from services.monitor.history import History
 from services.monitor.last_values import LastValues
 from services.monitor.pressure_board import PressureBoard
@@ -27,6 +28,7 @@ class SamplerBench:
             pressure,
             self.history,
             self.board,
+            MemoryGrowth(config.growth_window_s),
             clock=clock,
             interval_s=1.0,
         )
