@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.chassis.settings import ConfigError, Settings
+from services.gateway.http.limits import HttpLimits
 
 PREFIX = "EDGELORA_GATEWAY_"
 _UNIX = "unix:"
 _MIN_KEY_CHARS = 32
+_MAX_CONNECTIONS = 100_000
 _MAX_UPLOAD_BYTES = 512 * 2**20
 
 
@@ -51,6 +53,9 @@ class GatewayConfig:
     """MAX_UPLOAD: largest weights file of an adapter, default 512MiB."""
     http_address: str
     """HTTP_ADDRESS: where tenants connect over HTTP, default 127.0.0.1:8080."""
+    http_limits: HttpLimits
+    """HTTP_MAX_BODY (1MiB), HTTP_MAX_CONNECTIONS (512), HTTP_MAX_CONNECTIONS_PER_PEER (128),
+    HTTP_HEAD_TIMEOUT (10s), HTTP_BODY_TIMEOUT (30s), and CLIENT_STALL: of both HTTP listeners."""
     operator_http_address: str
     """OPERATOR_HTTP_ADDRESS: the dashboard, default 127.0.0.1:8081."""
     operator_key: bytes | None = field(repr=False)
@@ -64,6 +69,7 @@ class GatewayConfig:
     def from_env(cls, environ: Mapping[str, str]) -> GatewayConfig:
         """Reads the settings. Raises ConfigError with a line for each mistake."""
         settings = Settings(environ, PREFIX)
+        client_stall_s = settings.duration_s("CLIENT_STALL", 30.0)
         config = cls(
             address=settings.text("ADDRESS", "127.0.0.1:50051"),
             metrics_address=settings.listen_address("METRICS_ADDRESS"),
@@ -77,9 +83,10 @@ class GatewayConfig:
             default_deadline_s=settings.duration_s("DEFAULT_DEADLINE", 60.0),
             max_deadline_s=settings.duration_s("MAX_DEADLINE", 600.0),
             install_deadline_s=settings.duration_s("INSTALL_DEADLINE", 3600.0),
-            client_stall_s=settings.duration_s("CLIENT_STALL", 30.0),
+            client_stall_s=client_stall_s,
             health_interval_s=settings.duration_s("HEALTH_INTERVAL", 0.5),
             http_address=settings.text("HTTP_ADDRESS", "127.0.0.1:8080"),
+            http_limits=_http_limits(settings, client_stall_s),
             operator_http_address=settings.text("OPERATOR_HTTP_ADDRESS", "127.0.0.1:8081"),
             operator_key=settings.optional_secret_file("OPERATOR_KEY_FILE"),
             operator_hosts=_names(settings.text("OPERATOR_HOSTS", "")),
@@ -97,6 +104,25 @@ class GatewayConfig:
                 "unix:/run/edgelora/admin.sock: who can open it can make tenants"
             )
         return config
+
+
+def _http_limits(settings: Settings, stall_s: float) -> HttpLimits:
+    usual = HttpLimits()
+    return HttpLimits(
+        max_body_bytes=settings.size_bytes("HTTP_MAX_BODY", usual.max_body_bytes),
+        max_connections=settings.integer(
+            "HTTP_MAX_CONNECTIONS", usual.max_connections, low=1, high=_MAX_CONNECTIONS
+        ),
+        max_connections_per_peer=settings.integer(
+            "HTTP_MAX_CONNECTIONS_PER_PEER",
+            usual.max_connections_per_peer,
+            low=1,
+            high=_MAX_CONNECTIONS,
+        ),
+        head_s=settings.duration_s("HTTP_HEAD_TIMEOUT", usual.head_s),
+        body_s=settings.duration_s("HTTP_BODY_TIMEOUT", usual.body_s),
+        stall_s=stall_s,
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -93,6 +93,7 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         memory=SessionMemory(upstream),
     )
     catalogue = AdapterCatalogue(upstream)
+    status = NodeStatus(node, readiness, quota, usage)
     servicer = GatewayServicer(
         door=door,
         uploads=UploadRelay(
@@ -101,7 +102,7 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         installations=installations,
         catalogue=catalogue,
         quota=quota,
-        status=NodeStatus(node, readiness, quota, usage),
+        status=status,
         deadlines=deadlines,
     )
     public.add(add_GatewayServiceServicer_to_server, servicer, "edgelora.v1.GatewayService")
@@ -110,13 +111,13 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         AdminServicer(registry, upstream, sealer),
         "edgelora.v1.AdminService",
     )
-    tenants = tenant_app(door, catalogue)
-    listeners = [HttpListener(tenants, config.http_address)]
+    tenants = tenant_app(door, catalogue, status)
+    listeners = [HttpListener(tenants, config.http_address, config.http_limits)]
     if config.operator_key is not None:
         dashboard = operator_app(
             sampler, tenants, key=config.operator_key, hosts=config.operator_hosts
         )
-        listeners.append(HttpListener(dashboard, config.operator_http_address))
+        listeners.append(HttpListener(dashboard, config.operator_http_address, config.http_limits))
     try:
         async with upstream, admin.serving(), AsyncExitStack() as http:
             for listener in listeners:

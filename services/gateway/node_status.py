@@ -29,7 +29,6 @@ class NodeStatus:
             self._node.monitored(), self._node.queues(), self._node.tiers()
         )
         model = self._readiness.model
-        counters = self._usage.of(tenant.tenant_id)
         return pb.GetStatusResponse(
             model=model.name if model else "",
             model_digest=model.digest if model else "",
@@ -45,13 +44,18 @@ class NodeStatus:
             queues=queues.queues if queues else (),
             restrictions=queues.restrictions if queues else (),
             tiers=tiers,
-            usage=pb.TenantUsage(
-                tenant_id=tenant.tenant_id,
-                num_requests=counters.num_requests,
-                num_prompt_tokens=counters.num_prompt_tokens,
-                num_output_tokens=counters.num_output_tokens,
-                num_running=self._quota.num_running(tenant.tenant_id),
-                max_concurrent_requests=tenant.quotas.max_concurrent_requests,
-                max_tokens_per_minute=tenant.quotas.max_tokens_per_minute,
-            ),
+            usage=self.usage(tenant),
+        )
+
+    def usage(self, tenant: Tenant) -> pb.TenantUsage:
+        """What the tenant used, and what it may."""
+        counters = self._usage.of(tenant.tenant_id)
+        return pb.TenantUsage(
+            tenant_id=tenant.tenant_id,
+            num_requests=counters.num_requests,
+            num_prompt_tokens=counters.num_prompt_tokens,
+            num_output_tokens=counters.num_output_tokens,
+            num_running=self._quota.num_running(tenant.tenant_id),
+            max_concurrent_requests=tenant.quotas.max_concurrent_requests,
+            max_tokens_per_minute=tenant.quotas.max_tokens_per_minute,
         )

@@ -49,6 +49,11 @@ class Readiness:
         """The base model, None until a worker was ready once."""
         return self._model
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether all that a generation needs is ready."""
+        return self._was_ready
+
     async def run(self) -> None:
         """Looks at every service for ever."""
         async with asyncio.TaskGroup() as group:

@@ -22,10 +22,16 @@ class Fields:
         self._values = values
         self._path = path
         self._read: set[str] = set()
+        self._unserved: set[str] = set()
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
         return self._values.get(name) is not None
+
+    @property
+    def own_path(self) -> str:
+        """How errors call this object; empty for the body."""
+        return self._path
 
     def path(self, name: str) -> str:
         """How errors call a field of this object."""
@@ -52,16 +58,18 @@ class Fields:
             raise self.invalid(name, "must be a number")
         return float(value)
 
-    def integer(self, name: str, low: int, high: int) -> int | None:
-        """A whole number from `low` to `high`; 5.0 is one."""
+    def integer(self, name: str, low: int, high: int | None = None) -> int | None:
+        """A whole number of at least `low` and at most `high`; 5.0 is one."""
         value = self._take(name)
         if value is None:
             return None
         if isinstance(value, float) and value.is_integer() and math.fabs(value) < 2**53:
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise self.invalid(name, f"must be a whole number, {low} to {high}")
-        return value
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole or value < low or (high is not None and value > high):
+            rule = f"at least {low}" if high is None else f"{low} to {high}"
+            raise self.invalid(name, f"must be a whole number, {rule}")
+        return int(value)
 
     def child(self, name: str) -> Fields | None:
         """An object."""
@@ -123,9 +131,19 @@ class Fields:
         """These may be there, and change nothing."""
         self._read.update(names)
 
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Fields of the API that mean something which is not served, and why.
+
+        Empty ones and false may be there.
+        """
+        self._unserved.update(reasons)
+        for name, reason in reasons.items():
+            if self._values.get(name) not in (None, False, "", [], {}):
+                raise self.invalid(name, f"is not served: {reason}")
+
     def finish(self) -> None:
         """Refuses fields that nothing has read. Raises InvalidRequestError."""
-        if not self._values.keys() <= self._read:
+        if not self._values.keys() <= self._read | self._unserved:
             where = f"{self._path} has" if self._path else "the body has"
             known = ", ".join(sorted(self._read))
             raise InvalidRequestError(

@@ -17,12 +17,15 @@ from services.gateway.http.ollama.routes import ollama_routes
 from services.gateway.http.ollama.unserved import refuse_unknown
 from services.gateway.http.openai.dialect import OpenAiDialect
 from services.gateway.http.openai.routes import openai_routes
+from services.gateway.http.own_routes import own_routes
+from services.gateway.node_status import NodeStatus
 
 
-def tenant_app(door: FrontDoor, catalogue: AdapterCatalogue) -> ASGIApp:
-    """Both dialects on one listener."""
+def tenant_app(door: FrontDoor, catalogue: AdapterCatalogue, status: NodeStatus) -> ASGIApp:
+    """Both dialects and our own paths on one listener."""
     openai, ollama = OpenAiDialect(), OllamaDialect()
-    routes, ollamas = openai_routes(door, catalogue), ollama_routes(door, catalogue)
+    routes = [*openai_routes(door, catalogue), *own_routes(door, status)]
+    ollamas = ollama_routes(door, catalogue)
     return Router(
         [
             *routes,

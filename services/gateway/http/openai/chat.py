@@ -13,7 +13,7 @@ from services.gateway.http.generation_answer import answer
 from services.gateway.http.json_fields import Fields
 from services.gateway.http.openai.chat_format import ChatFormat
 from services.gateway.http.openai.messages import read_messages
-from services.gateway.http.openai.shared_fields import SharedFields, read_shared, refuse
+from services.gateway.http.openai.shared_fields import SharedFields, read_shared
 from services.gateway.http.openai.tools import read_response_format, read_tools
 from services.gateway.http.served import served_headers
 
@@ -74,7 +74,7 @@ def _read_request(fields: Fields, shared: SharedFields) -> pb.ChatRequest:
     )
     if fields.texts("modalities") not in (None, [], ["text"]):
         raise fields.invalid("modalities", "must be text")
-    refuse(fields, _NOT_SERVED)
+    fields.refuse(_NOT_SERVED)
     fields.ignore("reasoning_effort", "verbosity")
     fields.finish()
     return request

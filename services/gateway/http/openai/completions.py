@@ -19,7 +19,7 @@ from services.gateway.http.json_fields import Fields
 from services.gateway.http.openai.chat_format import FINISH_REASONS, fingerprint
 from services.gateway.http.openai.events import DONE, MEDIA_TYPE, error_event, event
 from services.gateway.http.openai.logprobs import TextLogprobs
-from services.gateway.http.openai.shared_fields import SharedFields, read_shared, refuse
+from services.gateway.http.openai.shared_fields import SharedFields, read_shared
 from services.gateway.http.openai.usage import usage_document
 from services.gateway.http.served import served_document, served_headers
 
@@ -62,7 +62,7 @@ def _read_request(fields: Fields, shared: SharedFields) -> pb.GenerateRequest:
         session=shared.extensions.session,
         degradation=shared.extensions.degradation,
     )
-    refuse(fields, _NOT_SERVED)
+    fields.refuse(_NOT_SERVED)
     fields.finish()
     return request
 

@@ -28,7 +28,7 @@ class OpenAiDialect:
         )
 
 
-def error_document(error: EdgeLoraError) -> dict[str, object]:
+def error_document(error: EdgeLoraError) -> dict[str, dict[str, object]]:
     """The error as a body, or as the last event of a stream that failed."""
     code = "model_not_found" if isinstance(error, AdapterNotFoundError) else error.reason.lower()
     return {

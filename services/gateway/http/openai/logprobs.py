@@ -10,12 +10,14 @@ from edgelora.v1.generation_pb2 import TokenLogprob, TopLogprob
 def chat_logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, object]:
     """`logprobs` of a chat choice, or of a piece of it."""
     return {
-        "content": [
-            {**_entry(token), "top_logprobs": [_entry(top) for top in token.top]}
-            for token in tokens
-        ],
+        "content": [token_document(token) for token in tokens],
         "refusal": None,
     }
+
+
+def token_document(token: TokenLogprob) -> dict[str, object]:
+    """A token with the likeliest ones in its place."""
+    return {**_entry(token), "top_logprobs": [_entry(top) for top in token.top]}
 
 
 class TextLogprobs:

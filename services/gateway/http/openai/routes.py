@@ -12,6 +12,7 @@ from services.gateway.http.openai.completions import complete_text
 from services.gateway.http.openai.dialect import OpenAiDialect
 from services.gateway.http.openai.embeddings import refuse_embeddings
 from services.gateway.http.openai.models import Models
+from services.gateway.http.openai.responses import respond
 
 
 def openai_routes(door: FrontDoor, catalogue: AdapterCatalogue) -> list[Route]:
@@ -23,5 +24,6 @@ def openai_routes(door: FrontDoor, catalogue: AdapterCatalogue) -> list[Route]:
         Route("/v1/models/{model:path}", endpoint(models.get), methods=["GET"]),
         Route("/v1/chat/completions", endpoint(complete_chat), methods=["POST"]),
         Route("/v1/completions", endpoint(complete_text), methods=["POST"]),
+        Route("/v1/responses", endpoint(respond), methods=["POST"]),
         Route("/v1/embeddings", endpoint(refuse_embeddings), methods=["POST"]),
     ]

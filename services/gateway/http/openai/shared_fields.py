@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from edgelora.errors import InvalidRequestError
 from edgelora.v1.generation_pb2 import GenerationOptions, SamplingParams, StopConditions
 from services.gateway.http.extensions import Extensions, read_extensions
 from services.gateway.http.field_names import Rename, by_prefix
@@ -69,7 +68,7 @@ def read_shared(fields: Fields, base_name: str, *, max_tokens: tuple[str, ...]) 
     options.stop.stop_token_ids.extend(_stop_token_ids(fields))
     max_tokens_name = _read_max_tokens(fields, options, max_tokens)
     for name in ("n", "best_of"):
-        if fields.integer(name, 0, _MAX_INT64) not in (None, 1):
+        if fields.integer(name, 0) not in (None, 1):
             raise fields.invalid(name, "must be 1: a request has one answer here")
     is_streamed = fields.boolean("stream") or False
     fields.ignore(*_HARMLESS)
@@ -81,17 +80,6 @@ def read_shared(fields: Fields, base_name: str, *, max_tokens: tuple[str, ...]) 
         includes_usage=_includes_usage(fields, is_streamed=is_streamed),
         names={**extensions.names, "options.stop.max_tokens": max_tokens_name},
     )
-
-
-def refuse(fields: Fields, reasons: Mapping[str, str]) -> None:
-    """Refuses fields of OpenAI's API that mean something which is not served.
-
-    Raises InvalidRequestError.
-    """
-    for name, reason in reasons.items():
-        if fields.anything(name) not in (None, False, "", [], {}):
-            path = fields.path(name)
-            raise InvalidRequestError(f"{path} is not served: {reason}", field=path)
 
 
 def _sampling(fields: Fields) -> SamplingParams:
@@ -126,7 +114,7 @@ def _read_max_tokens(fields: Fields, options: GenerationOptions, names: tuple[st
     if len(given) > 1:
         raise fields.invalid(given[0], f"goes with no {given[1]}: they mean the same")
     for name in names:
-        value = fields.integer(name, 1, _MAX_INT64)
+        value = fields.integer(name, 1)
         if value is not None:
             # More than the context holds is clipped to it.
             options.stop.max_tokens = min(value, _MAX_UINT32)
