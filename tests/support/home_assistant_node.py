@@ -128,7 +128,8 @@ async def main() -> None:
         "entry": {"title": entry.title, "state": entry.state.value},
         "turns": turns,
     }
-    print(json.dumps(document), flush=True)
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
     await hass.async_stop(force=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 
 
@@ -84,8 +85,6 @@ class HttpWire:
         """Ends the connection."""
         if self._writer is not None:
             self._writer.close()
-            try:
+            with suppress(OSError):  # the server was first
                 await self._writer.wait_closed()
-            except OSError:
-                pass  # the server was first
             self._writer = None

@@ -47,7 +47,5 @@ async def ollama_node(bench: GatewayBench, **settings: str) -> OllamaNode:
     files.mkdir()
     (files / "adapter_config.json").write_text("{}")
     (files / "adapter_model.safetensors").write_bytes(bytes(4096))
-    registered = await client.register_adapter(
-        files, alias=ADAPTER, description="switches lights"
-    )
+    registered = await client.register_adapter(files, alias=ADAPTER, description="switches lights")
     return OllamaNode(bench, registered.adapter.digest)

@@ -78,6 +78,10 @@ class ServiceProcess:
         lines = [json.loads(line) for line in self._stdout.read_text().splitlines()]
         return [line for line in lines if line["event"] == event]
 
+    def output(self) -> str:
+        """Returns what it wrote to standard output."""
+        return self._stdout.read_text()
+
     def errors(self) -> str:
         """Returns what it wrote to standard error."""
         return self._stderr.read_text()

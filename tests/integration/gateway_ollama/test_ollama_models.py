@@ -65,7 +65,15 @@ async def test_pulling_what_is_there_succeeds_and_nothing_else_comes(client):
     assert lines[0].status == "pulling manifest"
     assert lines[1].completed == lines[1].total == 96_000_000
     assert lines[-1].status == "success"
-    for name in ("llama3.2:latest", "llama3.2:1b", "nobody", f"{BASE}:nobody", "library/x", "..", ":x"):
+    for name in (
+        "llama3.2:latest",
+        "llama3.2:1b",
+        "nobody",
+        f"{BASE}:nobody",
+        "library/x",
+        "..",
+        ":x",
+    ):
         with pytest.raises(ollama.ResponseError) as refused:
             await client.pull(name)
         assert refused.value.status_code == 404
