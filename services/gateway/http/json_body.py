@@ -74,7 +74,7 @@ def _int(text: str) -> int:
 def _check_depth(value: Any) -> None:
     level, depth = [value], 0
     while level:
-        if depth > MAX_DEPTH:
+        if depth == MAX_DEPTH:
             raise _too_deep()
         level = [
             child

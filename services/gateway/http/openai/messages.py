@@ -51,9 +51,7 @@ def _message(item: Fields) -> ChatMessage:
     item.ignore(*_HARMLESS)
     if role == "assistant":
         message.tool_calls.extend(_tool_call(call) for call in item.children("tool_calls") or ())
-        if item.has("audio") or item.has("function_call"):
-            raise item.invalid("audio", "and function_call are not served")
-        item.ignore("audio", "function_call")
+        item.refuse({"audio": "messages are text", "function_call": "use tool_calls"})
     if role == "tool":
         message.tool_call_id = item.text("tool_call_id") or ""
     item.finish()
