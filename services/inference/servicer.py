@@ -20,6 +20,7 @@ from services.chassis.claims import open_claim, open_ticket
 from services.chassis.generation_limits import check_session
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.inference.adapter_loading import AdapterLoading
+from services.inference.constraints.compiler import ConstraintCompiler
 from services.inference.engine.engine import Engine
 from services.inference.engine.events import Admitted, Completed, TextDelta, Worked
 from services.inference.engine.sequence import Priority
@@ -53,6 +54,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         self,
         engine: Engine,
         encoder: PromptEncoder,
+        constraints: ConstraintCompiler,
         loading: AdapterLoading,
         model: BaseModel,
         sealer: Sealer,
@@ -69,6 +71,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         """`max_sequence_tokens`: most tokens of prompt and output together."""
         self._engine = engine
         self._encoder = encoder
+        self._constraints = constraints
         self._loading = loading
         self._model = model
         self._sealer = sealer
@@ -95,7 +98,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
             adapters=[adapter.digest for adapter in ticket.adapters],
         )
         options = request.options
-        check_generation(options, self._model.vocab_size)
+        check_generation(options, request.input.conversation.tools, self._model.vocab_size)
         check_session(request.session)
         adapters = to_adapters(ticket.adapters, self._engine.max_adapters, request.strengths)
         name = ticket.tenant_id, ticket.request_id
@@ -108,6 +111,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
             request.input, is_urgent=priority is Priority.INTERACTIVE
         )
         self._loading.check(ticket.tenant_id, tuple(use.digest for use in adapters))
+        constraint = await self._constraints.compile(options, request.input, ticket.tenant_id)
         num_prompt_tokens = len(token_ids)
         stream = self._engine.submit(
             token_ids,
@@ -123,6 +127,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
             adapters=running.adapters,
             tenant_id=ticket.tenant_id or None,
             session=request.session,
+            constraint=constraint,
             arrived_s=arrived_s,
         )
         running.start(stream)

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from services.chassis.tool_call_text import CLOSE, OPEN
 from services.inference.engine.token_bytes import TokenBytes
 
 FILE_NAME = "tokenizer.json"
+_CALL_MARKS = (OPEN, CLOSE)
+_CALL_MARK = re.compile(f"({OPEN}|{CLOSE})")
 
 
 class TextTokenizer:
@@ -29,6 +32,9 @@ class TextTokenizer:
         self._control_ids = {token["content"]: token["id"] for token in added if token["special"]}
         altered = json.dumps({**description, "added_tokens": added})
         del description["model"]  # most of the document, not needed beside the tokenizer's own
+        # The marks of calls are output, whatever a vocabulary makes of them.
+        for token in description["added_tokens"]:
+            token["special"] = token["special"] and token["content"] not in _CALL_MARKS
         self._tokenizer = Tokenizer.from_str(altered)
         self.token_bytes = TokenBytes.from_vocabulary(
             self._tokenizer.get_vocab(with_added_tokens=True), description
@@ -48,6 +54,11 @@ class TextTokenizer:
     def control_tokens(self) -> tuple[str, ...]:
         """Spellings of the control tokens."""
         return tuple(self._control_ids)
+
+    @property
+    def control_tokens_by_id(self) -> dict[int, str]:
+        """Control tokens: id -> spelling."""
+        return {token_id: token for token, token_id in self._control_ids.items()}
 
     def token_id(self, token: str) -> int | None:
         """The id of a token by its spelling."""
@@ -72,8 +83,18 @@ class TextTokenizer:
             end = match.end()
         return ids + self._encode_part(text[end:], marker)
 
+    def encode_written(self, text: str) -> list[int]:
+        """Ids of a piece of output as a model writes it: of the control tokens only the marks of
+        calls are such, and no start token stands before it."""
+        ids: list[int] = []
+        for part in _CALL_MARK.split(text):
+            mark_id = self._control_ids.get(part) if part in _CALL_MARKS else None
+            ids += self._encode_plain(part) if mark_id is None else [mark_id]
+        return ids
+
     def _encode_part(self, text: str, marker: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(
-            text.replace(marker, ""), add_special_tokens=False
-        ).ids
+        return self._encode_plain(text.replace(marker, ""))
+
+    def _encode_plain(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids

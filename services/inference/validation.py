@@ -6,10 +6,14 @@ from collections.abc import Iterable
 
 from edgelora.errors import InvalidRequestError
 from edgelora.v1.adapter_pb2 import AdapterStrength, ResolvedAdapter
-from edgelora.v1.generation_pb2 import GenerationOptions, PriorityClass
+from edgelora.v1.generation_pb2 import GenerationOptions, PriorityClass, ToolUse
 from edgelora.v1.generation_pb2 import SamplingParams as SamplingParamsMessage
 from edgelora.v1.generation_pb2 import StopConditions as StopConditionsMessage
-from services.chassis.generation_limits import DEFAULT_MAX_TOKENS, check_options
+from services.chassis.generation_limits import (
+    DEFAULT_MAX_TOKENS,
+    check_options,
+    check_tool_use,
+)
 from services.inference.engine.sequence import (
     AdapterUse,
     Priority,
@@ -27,9 +31,13 @@ _PRIORITIES = {
 }
 
 
-def check_generation(options: GenerationOptions, vocab_size: int) -> None:
-    """Checks every option, the model's vocabulary included. Raises InvalidRequestError."""
+def check_generation(options: GenerationOptions, tools: ToolUse, vocab_size: int) -> None:
+    """Checks every option, the model's vocabulary included, and the tools that go with them.
+
+    Raises InvalidRequestError.
+    """
     check_options(options)
+    check_tool_use(tools, options)
     for index, token_id in enumerate(options.stop.stop_token_ids):
         if token_id >= vocab_size:
             field = f"options.stop.stop_token_ids[{index}]"

@@ -17,6 +17,7 @@ from services.inference.adapter_source import AdapterSource
 from services.inference.backends.base import Backend
 from services.inference.chat_template import ChatTemplate
 from services.inference.config import PREFIX, InferenceConfig
+from services.inference.constraints.compiler import ConstraintCompiler
 from services.inference.engine.adapter_slots import SlotBudgetError
 from services.inference.engine.engine import Engine
 from services.inference.engine_config import make_engine_config
@@ -88,6 +89,7 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
     engine = Engine(backend, engine_config)
     max_sequence_tokens = min(model.max_context_tokens, engine_config.capacity_tokens)
     encoder = PromptEncoder(tokenizer, template, max_sequence_tokens)
+    constraints = ConstraintCompiler(tokenizer, model.vocab_size, engine_config.eos_token_ids)
     refusals = Refusals(config.refusal_hold_s)
     engine_died = asyncio.Event()
     host = ServiceHost([config.address])
@@ -120,6 +122,7 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
         servicer = InferenceServicer(
             engine,
             encoder,
+            constraints,
             loading,
             model,
             Sealer(config.seal_key),
@@ -148,6 +151,7 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             await engine.stop()
             source.close()
             encoder.close()
+            await constraints.close()
 
 
 async def _start(engine: Engine, loading: AdapterLoading) -> None:

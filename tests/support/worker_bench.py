@@ -67,13 +67,16 @@ def make_ticket(sealer: Sealer, adapters: Mapping[str, float] = {}, **changes: A
 
 
 def make_request(ticket: Sealed, prompt: str | list[tuple[str, str]], **options: Any) -> Any:
-    """A request; `options` are fields of sampling and stop conditions, and logprobs."""
+    """A request; `options` are fields of sampling and stop conditions, logprobs, a constraint and
+    the tools of a conversation."""
+    tools = options.pop("tools", None)
+    constraint = options.pop("constraint", None)
     if isinstance(prompt, str):
         source = GenerationInput(prompt=prompt)
     else:
         messages = [ChatMessage(role=role, content=content) for role, content in prompt]
-        source = GenerationInput(conversation=Conversation(messages=messages))
-    made = GenerationOptions()
+        source = GenerationInput(conversation=Conversation(messages=messages, tools=tools))
+    made = GenerationOptions(constraint=constraint)
     for name, value in options.items():
         if name == "logprobs":
             made.logprobs = value

@@ -19,6 +19,7 @@ from edgelora.errors import EdgeLoraError, InternalError, ServiceUnavailableErro
 from services.chassis.base_model import BaseModel
 from services.chassis.logs import code_places, get_logger
 from services.inference.backends.base import Backend
+from services.inference.constraints.matcher import TokenConstraint
 from services.inference.engine.adapter_loader import AdapterLoader, InlineLoader, LoaderThread
 from services.inference.engine.adapter_slots import AdapterSlots
 from services.inference.engine.answers import Answers, AnswerT
@@ -44,7 +45,7 @@ from services.inference.engine.sequence import (
 from services.inference.engine.sessions import Sessions
 from services.inference.engine.shares import Shares, adapter_parameters, base_parameters
 from services.inference.engine.status import EngineStatus
-from services.inference.engine.step_loop import StepLoop
+from services.inference.engine.step_loop import StepLoop, StepObserver
 from services.inference.engine.token_stream import TokenStream
 
 _STOP_LIMIT_S = 5.0
@@ -54,12 +55,18 @@ class Engine:
     """Runs sequences on a back end. All public methods belong to the event loop's thread."""
 
     def __init__(
-        self, backend: Backend, config: EngineConfig, *, clock: Callable[[], float] = time.monotonic
+        self,
+        backend: Backend,
+        config: EngineConfig,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        observe_step: StepObserver | None = None,
     ) -> None:
         self._backend = backend
         self._config = config
         self._num_threads = backend.num_threads
         self._clock = clock
+        self._observe_step = observe_step
         self._commands: SimpleQueue[Callable[[StepLoop], None]] = SimpleQueue()
         self._outboxes: deque[Outbox] = deque()
         self._doorbell: Doorbell | None = None
@@ -117,6 +124,7 @@ class Engine:
         adapters: tuple[AdapterUse, ...] = (),
         tenant_id: str | None = None,
         session: str = "",
+        constraint: TokenConstraint | None = None,
         arrived_s: float | None = None,
     ) -> TokenStream:
         """Queues a sequence and returns its stream; the caller closes it in the same scope.
@@ -124,7 +132,7 @@ class Engine:
         `ticket` comes back in `adapter_wanted`. Only sequences of one `tenant_id` share KV blocks
         (it must come from a sealed ticket), those with None share none. `session` is the tenant's
         name of the conversation whose blocks are held after a whole answer, empty for none.
-        `arrived_s` is the clock's time times count from.
+        `constraint` is this sequence's own. `arrived_s` is the clock's time times count from.
         Raises ServiceUnavailableError before the model is loaded, and ValueError when the sequence
         could never run: prompt and max_tokens together beyond `EngineConfig.capacity_tokens`, an
         adapter twice, more adapters than slots.
@@ -149,6 +157,7 @@ class Engine:
             token_bytes=self._config.token_bytes,
             eos_token_ids=self._config.eos_token_ids,
             arrived_s=self._clock() if arrived_s is None else arrived_s,
+            constraint=constraint,
         )
         stream = TokenStream(partial(self._close, sequence.sequence_id), sequence.sequence_id)
         if self._is_dead:
@@ -321,6 +330,7 @@ class Engine:
             Shares(base_parameters(model), partial(self._parameters_of, model, slots)),
             self._clock,
         )
+        steps.observe = self._observe_step
         self._newest_status = steps.status()
         self._call(self._finish_start)
         return steps

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from services.inference.backends.sampling import ChosenToken
+from services.inference.constraints.matcher import TokenConstraint
 from services.inference.engine.detokenizer import Detokenizer
 from services.inference.engine.events import Completed, TextDelta, Worked
 from services.inference.engine.sampler import SequenceSampler
-from services.inference.engine.sequence import FinishReason, Priority, Sequence
+from services.inference.engine.sequence import FinishReason, Priority, SampledToken, Sequence
 from services.inference.engine.token_bytes import TokenBytes
 
 _DELTA_INTERVALS_S = {
@@ -31,14 +32,16 @@ class Generation:
         token_bytes: TokenBytes,
         eos_token_ids: frozenset[int],
         arrived_s: float,
+        constraint: TokenConstraint | None = None,
     ) -> None:
         """`ticket` is what the adapters are fetched with; it is passed on unread."""
         self.sequence = sequence
         self.ticket = ticket
         self.stop_string: str | None = None
         self.sampler = SequenceSampler(
-            sequence.sampling, sequence.token_ids, sequence.num_top_logprobs
+            sequence.sampling, sequence.token_ids, sequence.num_top_logprobs, constraint
         )
+        self._constraint = constraint
         self._detokenizer = Detokenizer(token_bytes, sequence.stop.stop_strings)
         stop_ids = sequence.stop.stop_token_ids
         self._end_token_ids = stop_ids if sequence.stop.ignore_eos else stop_ids | eos_token_ids
@@ -73,14 +76,18 @@ class Generation:
         return is_first
 
     def accept(self, chosen: ChosenToken, now_s: float) -> FinishReason | None:
-        """Adds the next token; returns why it is the last one."""
+        """Adds the next token; returns why it is the last one.
+
+        An output that its constraint lets nothing follow is complete, whatever else is wanted.
+        Raises InvalidRequestError when the constraint turns out to be too complex.
+        """
         token = self.sampler.note(chosen)
         sequence = self.sequence
         sequence.token_ids.append(token.token_id)
         if self._first_token_s is None:
             self._first_token_s = now_s
         reason: FinishReason | None = None
-        if token.token_id in self._end_token_ids or self._detokenizer.push(token):
+        if token.token_id in self._end_token_ids or self._is_complete(token):
             reason = FinishReason.STOP
         elif sequence.num_output_tokens >= sequence.stop.max_tokens:
             reason = FinishReason.LENGTH
@@ -91,6 +98,11 @@ class Generation:
             if self.stop_string is not None:
                 reason = FinishReason.STOP
         return reason
+
+    def _is_complete(self, token: SampledToken) -> bool:
+        if self._detokenizer.push(token):
+            return True
+        return self._constraint is not None and self._constraint.accept(token.token_id)
 
     def take_delta(self, now_s: float, *, is_urgent: bool = False) -> TextDelta | None:
         """The text to send now, if there is some and its time has come."""

@@ -1,4 +1,4 @@
-"""What one sequence's sampling remembers: its generator and the tokens seen.
+"""What one sequence's sampling remembers: its generator, the tokens seen and its constraint.
 
 The back end chooses; the generator belongs to the sequence, so the result depends on nothing but
 the request.
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.inference.backends.sampling import ChosenToken, RowSampling
+from services.inference.constraints.matcher import TokenConstraint
 from services.inference.engine.sequence import SampledToken, SamplingParams, TokenLogprob
 
 _MAX_TOP_K = 2**31 - 1
@@ -23,20 +24,30 @@ class SequenceSampler:
     """Tells the back end how to choose each next token of one sequence."""
 
     def __init__(
-        self, params: SamplingParams, prompt: Sequence[int], num_top_logprobs: int | None
+        self,
+        params: SamplingParams,
+        prompt: Sequence[int],
+        num_top_logprobs: int | None,
+        constraint: TokenConstraint | None = None,
     ) -> None:
         self._params = params
+        self._constraint = constraint
         self._num_top_logprobs = num_top_logprobs
         self._random = np.random.default_rng(params.seed) if params.temperature > 0 else None
         # Only the repetition penalty counts the prompt.
         seen = prompt if params.repetition_penalty != 1.0 else ()
         self._penalised = PenalisedTokens(seen) if params.has_penalties else None
-        # Most sequences draw nothing and are penalised for nothing: one row for all their tokens.
-        self._constant = self._make_row(0.0)
+        # Most sequences draw nothing, are penalised for nothing and may say anything: one row for
+        # all their tokens.
+        is_constant = self._random is None and self._penalised is None and constraint is None
+        self._constant = self._make_row(0.0) if is_constant else None
 
     def next_row(self) -> RowSampling:
-        """Settings of the row at hand; draws a random number where one is needed."""
-        if self._random is None and self._penalised is None:
+        """Settings of the row at hand; draws a random number where one is needed.
+
+        Raises InvalidRequestError when the constraint turns out to be too complex.
+        """
+        if self._constant is not None:
             return self._constant
         return self._make_row(0.0 if self._random is None else self._random.random())
 
@@ -62,6 +73,7 @@ class SequenceSampler:
             frequency_penalty=params.frequency_penalty,
             penalised=None if self._penalised is None else self._penalised.arrays(),
             num_logprobs=self._num_top_logprobs,
+            mask=None if self._constraint is None else self._constraint.mask(),
         )
 
 

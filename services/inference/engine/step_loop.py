@@ -10,7 +10,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edgelora.errors import AdapterNotFoundError, EdgeLoraError, InternalError
+from edgelora.errors import (
+    AdapterNotFoundError,
+    EdgeLoraError,
+    InternalError,
+    InvalidRequestError,
+)
 from services.chassis.logs import get_logger
 from services.inference.backends.base import Backend, SequenceChunk, SlotWeight
 from services.inference.backends.sampling import ChosenToken, RowSampling
@@ -30,6 +35,11 @@ from services.inference.engine.run_limits import RunLimits
 from services.inference.engine.sequence import AdapterUse
 from services.inference.engine.shares import Row, Shares
 from services.inference.engine.status import EngineStatus
+
+
+StepObserver = Callable[[float, Sequence[Row]], None]
+"""Told the seconds of each step and what its sequences had in it; on the engine's thread, so it
+must be quick, and must not raise."""
 
 
 class StepLoop:
@@ -56,6 +66,7 @@ class StepLoop:
         self._num_steps = self._num_output_tokens = 0
         self._num_preemptions = self._num_failed_rows = self._num_recomputed_tokens = 0
         self._last_step_s = clock()
+        self.observe: StepObserver | None = None
         self._undivided_s = 0.0
         """Of the last step, after its tokens were chosen: it goes with the next one."""
         self._failed: list[tuple[ScheduledChunk, EdgeLoraError]] = []
@@ -133,9 +144,11 @@ class StepLoop:
         self._note_step(plan, now_s)
         rows = [self._row(chunk) for chunk in plan.chunks]
         chunks, logits = self._forward_with_proof(plan.chunks, rows)
-        chosen_tokens = self._choose_tokens(chunks, logits)
+        chunks, chosen_tokens = self._choose_tokens(chunks, logits)
         chosen_s = self._clock()
         self._divide(chosen_s - now_s, plan.chunks, rows)
+        if self.observe is not None:
+            self.observe(chosen_s - now_s, rows)
         self._accept(chunks, chosen_tokens, chosen_s)
         self._num_steps += 1
         self._last_step_s = self._clock()
@@ -268,11 +281,21 @@ class StepLoop:
 
     def _choose_tokens(
         self, chunks: list[ScheduledChunk], logits: NDArray[np.float32]
-    ) -> list[ChosenToken | None]:
-        if not chunks:
-            return []
-        rows = [self._generations.of(chunk.sequence).sampler.next_row() for chunk in chunks]
-        return self._choose(logits, rows)
+    ) -> tuple[list[ScheduledChunk], list[ChosenToken | None]]:
+        """Returns chunks and their tokens, without those whose constraint broke: they are cut."""
+        ready, rows = [], []
+        for index, chunk in enumerate(chunks):
+            try:
+                rows.append(self._generations.of(chunk.sequence).sampler.next_row())
+            except InvalidRequestError as error:
+                self._fail_row(chunk, error)
+            else:
+                ready.append(index)
+        if not ready:
+            return [], []
+        if len(ready) < len(chunks):
+            chunks, logits = [chunks[index] for index in ready], logits[ready]
+        return chunks, self._choose(logits, rows)
 
     def _accept(
         self,
@@ -286,7 +309,11 @@ class StepLoop:
                 get_logger().error("row_has_no_token", digests=generation.sequence.digests)
                 self._fail_row(chunk, InternalError("the model's output was not a number"))
                 continue
-            reason = generation.accept(chosen, now_s)
+            try:
+                reason = generation.accept(chosen, now_s)
+            except InvalidRequestError as error:
+                self._fail_row(chunk, error)
+                continue
             self._num_output_tokens += 1
             self._send_delta(generation, now_s, is_urgent=reason is not None)
             if reason is not None:

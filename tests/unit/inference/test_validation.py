@@ -6,7 +6,7 @@ import pytest
 
 from edgelora.errors import AdapterRejectedError, InvalidRequestError
 from edgelora.v1.adapter_pb2 import ResolvedAdapter
-from edgelora.v1.generation_pb2 import GenerationOptions
+from edgelora.v1.generation_pb2 import GenerationOptions, ToolUse
 from edgelora.v1.generation_pb2 import SamplingParams as SamplingMessage
 from edgelora.v1.generation_pb2 import StopConditions as StopMessage
 from services.inference.engine.sequence import AdapterUse, Priority, SamplingParams
@@ -21,16 +21,20 @@ from services.inference.validation import (
 
 
 def test_stop_token_ids_must_be_in_the_vocabulary_P05():
-    check_generation(GenerationOptions(stop=StopMessage(stop_token_ids=[99])), 100)
+    check_generation(GenerationOptions(stop=StopMessage(stop_token_ids=[99])), ToolUse(), 100)
     for token_id in (100, 151645, 2**32 - 1):
         with pytest.raises(InvalidRequestError) as caught:
-            check_generation(GenerationOptions(stop=StopMessage(stop_token_ids=[1, token_id])), 100)
+            check_generation(
+                GenerationOptions(stop=StopMessage(stop_token_ids=[1, token_id])), ToolUse(), 100
+            )
         assert caught.value.field == "options.stop.stop_token_ids[1]"
 
 
 def test_the_worker_checks_what_the_gateway_checks():
     with pytest.raises(InvalidRequestError):
-        check_generation(GenerationOptions(sampling=SamplingMessage(temperature=math.nan)), 100)
+        check_generation(
+            GenerationOptions(sampling=SamplingMessage(temperature=math.nan)), ToolUse(), 100
+        )
 
 
 def test_absent_fields_take_the_stated_defaults():
