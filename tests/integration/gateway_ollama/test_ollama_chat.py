@@ -230,3 +230,56 @@ async def test_who_leaves_frees_the_worker(node):
         wire.reset()
         await asyncio.wait_for(call.ended.wait(), 10)
     await node.bench.wait_until_idle()
+
+
+async def test_a_history_as_clients_keep_it_is_taken(node, client):
+    call = {"function": {"name": "lights", "arguments": {"room": "hall"}}}
+    await client.chat(
+        "home",
+        [
+            {"role": "system", "content": "Be short."},
+            {"role": "tool", "content": "left of a trimmed history"},
+            {"role": "user", "content": "Light, please."},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "content": '{"on": true}', "tool_name": "lights"},
+            {"role": "assistant", "content": ""},
+            {"role": "user", "content": "Thanks."},
+        ],
+    )
+    messages = node.worker.calls.get_nowait().request.input.conversation.messages
+    assert [message.role for message in messages] == ["system", "user", "assistant", "tool", "user"]
+    assert json.loads(messages[2].tool_calls[0].arguments_json) == {"room": "hall"}
+    wire = node.wire()
+    wrong = {
+        "model": "home",
+        "messages": [{"role": "assistant", "content": ""}, {"role": "system"}],
+    }
+    answer = await wire.call("POST", "/api/chat", json.dumps(wrong).encode())
+    assert json.loads(answer.body)["error"].startswith("messages[1].content ")
+    await wire.close()
+
+
+async def test_tools_are_called(node, client):
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "lights",
+            "description": "Switches lights.",
+            "parameters": {"type": "object", "properties": {"room": {"type": "string"}}},
+        },
+    }
+    node.worker.script = [
+        "<tool_call>\n",
+        '{"name": "lights", ',
+        '"arguments": {"room": "hall"}}',
+        "\n</tool_call>",
+    ]
+    answer = await client.chat("home", QUESTION, tools=[tool])
+    (called,) = answer.message.tool_calls
+    assert (called.function.name, called.function.arguments) == ("lights", {"room": "hall"})
+    assert (answer.message.content, answer.done_reason) == ("", "stop")
+    offered = node.worker.calls.get_nowait().request.input.conversation.tools
+    assert [each.name for each in offered.tools] == ["lights"]
+    lines = [line async for line in await client.chat("home", QUESTION, tools=[tool], stream=True)]
+    assert [len(line.message.tool_calls or ()) for line in lines] == [1, 0]
+    assert "<tool_call>" not in "".join(line.message.content for line in lines)

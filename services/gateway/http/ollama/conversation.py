@@ -11,16 +11,18 @@ _ROLES = ("system", "user", "assistant", "tool")
 
 
 def read_messages(body: Fields) -> tuple[list[ChatMessage], dict[str, str]]:
-    """The messages, and what the client calls them; an assistant's that says nothing is left out.
+    """The messages, and what the client calls them.
 
-    Clients keep such a message where a model has answered with nothing. Raises
-    InvalidRequestError.
+    Two that clients keep are left out: an assistant's that says nothing, and a tool's whose call
+    was trimmed from the history. Raises InvalidRequestError.
     """
     messages: list[ChatMessage] = []
     names: dict[str, str] = {}
     for index, item in enumerate(body.children("messages") or ()):
         message = _message(item)
         if message.role == "assistant" and not (message.content or message.tool_calls):
+            continue
+        if message.role == "tool" and not (messages and _is_called(messages[-1])):
             continue
         names[f"messages[{len(messages)}]"] = f"messages[{index}]"
         messages.append(message)
@@ -37,6 +39,11 @@ def read_tools(body: Fields) -> ToolUse | None:
         choice=ToolChoice.TOOL_CHOICE_AUTO,
         is_parallel=True,
     )
+
+
+def _is_called(before: ChatMessage) -> bool:
+    """Whether a tool's message may follow."""
+    return before.role == "tool" or bool(before.tool_calls)
 
 
 def _message(item: Fields) -> ChatMessage:

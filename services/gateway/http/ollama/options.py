@@ -18,6 +18,9 @@ NAMES = {
     "options.stop.stop_strings": "options.stop",
     "options.stop.max_tokens": "options.num_predict",
     "options.constraint": "format",
+    "options.constraint.json_object": "format",
+    "options.constraint.json_schema": "format",
+    "tools.tools": "tools",
 }
 """What the front door calls a field -> what this dialect calls it."""
 
