@@ -25,6 +25,8 @@ class InferenceConfig:
     """ADDRESS: where it listens, `unix:/path` or `host:port`."""
     metrics_address: str | None
     """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere."""
+    has_vllm_metrics: bool
+    """VLLM_METRICS: shows the metrics also under the names vLLM gives them, default false."""
     name: str
     """NAME: the worker's name in tickets, default `inference`."""
     model_directory: Path
@@ -111,6 +113,7 @@ class InferenceConfig:
         config = cls(
             address=settings.text("ADDRESS"),
             metrics_address=settings.listen_address("METRICS_ADDRESS"),
+            has_vllm_metrics=settings.boolean("VLLM_METRICS", False),
             name=settings.text("NAME", "inference"),
             model_directory=settings.path("MODEL_DIRECTORY"),
             store_address=settings.text("STORE_ADDRESS"),

@@ -25,6 +25,7 @@ from services.inference.engine.engine import Engine
 from services.inference.engine.events import Admitted, Completed, TextDelta, Worked
 from services.inference.engine.sequence import Priority
 from services.inference.engine.token_bytes import TokenBytes
+from services.inference.generation_observer import GenerationObserver
 from services.inference.messages import (
     to_delta,
     to_duration,
@@ -65,6 +66,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         kv_cache_dtype: str,
         max_sequence_tokens: int,
         max_lora_rank: int,
+        observer: GenerationObserver | None = None,
         boot_clock: Callable[[], float] = boot_clock_s,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -83,6 +85,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         self._kv_cache_dtype = kv_cache_dtype
         self._max_sequence_tokens = max_sequence_tokens
         self._max_lora_rank = max_lora_rank
+        self._observer = observer
         self._boot_clock = boot_clock
         self._clock = clock
 
@@ -133,6 +136,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         running.start(stream)
         num_output_tokens = 0
         first_text_s: float | None = None
+        last_text_s: float | None = None
         try:
             # A client that leaves while a message is on its way never resumes this generator;
             # the callback runs when the call is over, however it ends.
@@ -146,6 +150,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
                     case TextDelta():
                         num_output_tokens += len(event.tokens)
                         first_text_s = first_text_s or self._clock() - arrived_s
+                        last_text_s = self._note_tokens(len(event.tokens), last_text_s)
                         yield pb.InferenceServiceGenerateResponse(
                             delta=to_delta(event, self._token_bytes),
                             engine_time=to_duration(event.engine_s),
@@ -156,6 +161,8 @@ class InferenceServicer(rpc.InferenceServiceServicer):
                         )
                     case Completed():
                         structlog.contextvars.bind_contextvars(**to_timings(event))
+                        if self._observer is not None:
+                            self._observer.note_completed(event)
                         yield pb.InferenceServiceGenerateResponse(finished=to_finished(event))
         finally:
             stream.close()
@@ -218,6 +225,14 @@ class InferenceServicer(rpc.InferenceServiceServicer):
     ) -> pb.GetEngineStatusResponse:
         """Counts what the engine holds and does."""
         return to_engine_status(self._engine.status)
+
+    def _note_tokens(self, num_tokens: int, last_s: float | None) -> float | None:
+        """Tells of tokens that go out; returns when the last ones did."""
+        if self._observer is None or not num_tokens:
+            return last_s
+        now_s = self._clock()
+        self._observer.note_tokens(num_tokens, None if last_s is None else now_s - last_s)
+        return now_s
 
     def _open(self, sealed: Sealed) -> Ticket:
         ticket = open_ticket(self._sealer, sealed, self._boot_clock())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from edgelora.v1.inference_service_pb2_grpc import add_InferenceServiceServicer_to_server
 from services.chassis.base_model import BaseModel
@@ -29,6 +30,9 @@ from services.inference.residency_events import ResidencyEvents
 from services.inference.servicer import InferenceServicer
 from services.inference.spare_memory import collect_garbage
 from services.inference.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    from services.inference.metrics import WorkerMetrics
 
 SERVICE_NAME = "edgelora.v1.InferenceService"
 _EXIT_ENGINE_DIED = 70
@@ -86,14 +90,20 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
         raise
     except ValueError as error:
         raise ConfigError(f"{PREFIX}MODEL_DIRECTORY: {error}") from error
-    engine = Engine(backend, engine_config)
+    metrics = _metrics(config, model)
+    engine = Engine(backend, engine_config, observe_step=metrics.note_step if metrics else None)
+    if metrics:
+        metrics.watch(engine)
     max_sequence_tokens = min(model.max_context_tokens, engine_config.capacity_tokens)
     encoder = PromptEncoder(tokenizer, template, max_sequence_tokens)
     constraints = ConstraintCompiler(tokenizer, model.vocab_size, engine_config.eos_token_ids)
     refusals = Refusals(config.refusal_hold_s)
     engine_died = asyncio.Event()
-    host = ServiceHost([config.address])
-    async with open_channel(config.store_address) as channel:
+    host = ServiceHost([config.address], observe=metrics.calls.note_end if metrics else None)
+    async with (
+        metrics.serving() if metrics else nullcontext(),
+        open_channel(config.store_address) as channel,
+    ):
         source = AdapterSource(
             channel,
             model,
@@ -132,6 +142,7 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             kv_cache_dtype=config.kv_cache_dtype_of(backend.name),
             max_sequence_tokens=max_sequence_tokens,
             max_lora_rank=config.max_lora_rank,
+            observer=metrics.vllm if metrics else None,
         )
         host.add(add_InferenceServiceServicer_to_server, servicer, SERVICE_NAME)
         watch = ReadinessWatch(engine, host.set_ready, stall_limit_s=config.stall_limit_s)
@@ -152,6 +163,16 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             source.close()
             encoder.close()
             await constraints.close()
+
+
+def _metrics(config: InferenceConfig, model: BaseModel) -> WorkerMetrics | None:
+    if config.metrics_address is None:
+        return None
+    from services.inference.metrics import WorkerMetrics  # takes 4 MB
+
+    return WorkerMetrics(
+        config.metrics_address, vllm_model=model.name if config.has_vllm_metrics else None
+    )
 
 
 async def _start(engine: Engine, loading: AdapterLoading) -> None:

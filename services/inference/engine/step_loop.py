@@ -36,7 +36,6 @@ from services.inference.engine.sequence import AdapterUse
 from services.inference.engine.shares import Row, Shares
 from services.inference.engine.status import EngineStatus
 
-
 StepObserver = Callable[[float, Sequence[Row]], None]
 """Told the seconds of each step and what its sequences had in it; on the engine's thread, so it
 must be quick, and must not raise."""
