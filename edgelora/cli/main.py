@@ -27,6 +27,7 @@ _COMMANDS = {
     ),
     "tenants": ("edgelora.cli.tenants", "Add, list and revoke tenants (operator)."),
     "status": ("edgelora.cli.status", "Show the state of a running stack."),
+    "dashboard": ("edgelora.cli.dashboard", "Print the address of the dashboard, and its key."),
     "device": ("edgelora.cli.device", "Show the device's pressure; report outside readings."),
     "doctor": ("edgelora.cli.doctor", "Say whether this machine can carry the load."),
     "model": ("edgelora.cli.model", "Prepare and list base models."),

@@ -179,7 +179,7 @@ def _show(stack: RunningStack, results: list[StreamResult], wish: _Wish, console
     console.print()
     console.print(f"gateway  {state.gateway_address}  (gRPC, edgelora.v1.GatewayService)")
     console.print(f"http     http://{state.http_address}/v1  (OpenAI; Ollama at /api)")
-    console.print(f"panel    http://{state.dashboard_address}  (dashboard)")
+    console.print(f"panel    http://{state.dashboard_address}  (`edgelora dashboard --show-key`)")
     for service, address in state.metrics_addresses.items():
         console.print(f"metrics  http://{address}/metrics  ({service})")
     console.print(f"admin    {state.admin_address}", soft_wrap=True)

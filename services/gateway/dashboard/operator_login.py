@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from edgelora.errors import EdgeLoraError
 from services.chassis.logs import get_logger
 from services.chassis.sealing import boot_clock_s
 from services.gateway.dashboard.browser_sessions import SESSION_S, BrowserSessions
@@ -22,6 +23,7 @@ from services.gateway.http.limits import HttpLimits
 COOKIE = "edgelora_operator"
 LOGIN_PATH = "/login"
 _FORM = HttpLimits(max_body_bytes=4096)
+_MAX_FIELDS = 4
 
 
 class OperatorLogin:
@@ -54,7 +56,11 @@ class OperatorLogin:
 
     async def begin(self, request: Request) -> Response:
         """POST /login: the form with the key. Wrong ones are answered later and later."""
-        form = parse_qs((await read_body(request.receive, _FORM)).decode(errors="replace"))
+        try:
+            body = await read_body(request.receive, _FORM)
+            form = parse_qs(body.decode(errors="replace"), max_num_fields=_MAX_FIELDS)
+        except (EdgeLoraError, ValueError):
+            return PlainTextResponse("the form holds the key, and nothing else\n", 400)
         key_hash = hashlib.sha256(form.get("key", [""])[0].strip().encode()).digest()
         if not hmac.compare_digest(key_hash, self._key_hash):
             peer = request.client.host if request.client else ""

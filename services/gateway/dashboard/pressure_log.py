@@ -39,14 +39,18 @@ class PressureLog:
         self._levels: dict[str, int] = {}
 
     def add(self, now_unix_s: float, pressure: DevicePressure | None) -> None:
-        """Compares with the last state; the first one is a change from nothing."""
+        """Compares with the last state. The first one is a change from nothing, once it is known."""
+        if pressure is None and not self._levels:
+            return
         for name, dimension in dimension_pressures(pressure).items():
             if self._levels.get(name) != dimension.level:
                 self._levels[name] = dimension.level
+                # The monitor may be older than what was last known of it.
                 held_s = dimension.held.ToMicroseconds() / 1e6
+                last_s = self._changes[-1].at_unix_s if self._changes else 0.0
                 self._changes.append(
                     PressureChange(
-                        at_unix_s=now_unix_s - held_s,
+                        at_unix_s=max(last_s, now_unix_s - held_s),
                         dimension=name,
                         level=dimension.level,
                         explanation=dimension.explanation,

@@ -1,8 +1,9 @@
 // Small charts over time in SVG: lines or stacked areas, with a title, a legend and a table.
 import { el, svg } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, seconds } from "./format.js";
 
-const SPAN_S = 600;
+const LONGEST_S = 600;
+const SHORTEST_S = 60;
 const HEIGHT = 170;
 const EDGE = { left: 56, right: 10, top: 8, bottom: 22 };
 const TABLE_ROWS = 10;
@@ -47,11 +48,12 @@ export class Chart {
 
   #drawing(width, times, series, summary) {
     const end = times.at(-1) ?? 0;
+    const span = Math.min(LONGEST_S, Math.max(SHORTEST_S, end - (times[0] ?? 0)));
     const layers = this.stacked ? stacked(series) : series.map(({ values }) => ({ top: values }));
     const highest = Math.max(this.least, ...layers.flatMap(({ top }) => top.filter(isKnown)));
     const step = niceStep(highest / 3);
     const most = Math.ceil(highest / step - 1e-9) * step;
-    const x = (time) => EDGE.left + (1 - (end - time) / SPAN_S) * (width - EDGE.left - EDGE.right);
+    const x = (time) => EDGE.left + (1 - (end - time) / span) * (width - EDGE.left - EDGE.right);
     const y = (value) => HEIGHT - EDGE.bottom - (value / most) * (HEIGHT - EDGE.top - EDGE.bottom);
     const drawing = svg("svg", { role: "img", "aria-label": summary, width, height: HEIGHT,
       viewBox: `0 0 ${width} ${HEIGHT}` });
@@ -60,13 +62,13 @@ export class Chart {
         svg("line", { class: "grid", x1: EDGE.left, x2: width - EDGE.right, y1: y(value), y2: y(value) }),
         svg("text", { x: EDGE.left - 6, y: y(value) + 4, "text-anchor": "end" }, this.format(value)));
     }
-    for (const [minutes, anchor] of [[10, "start"], [5, "middle"], [0, "end"]]) {
-      drawing.append(svg("text", { x: x(end - 60 * minutes), y: HEIGHT - 6, "text-anchor": anchor },
-        minutes ? `−${minutes} min` : "now"));
+    for (const [share, anchor] of [[1, "start"], [0.5, "middle"], [0, "end"]]) {
+      drawing.append(svg("text", { x: x(end - share * span), y: HEIGHT - 6, "text-anchor": anchor },
+        share ? `−${seconds(share * span)}` : "now"));
     }
     layers.forEach(({ top, bottom }, index) => {
       const colour = `series-${series[index].colour}`;
-      for (const run of runs(times, top, end)) {
+      for (const run of runs(times, top, end - span)) {
         const above = run.map((at) => `${x(times[at]).toFixed(1)},${y(top[at]).toFixed(1)}`);
         if (bottom) {
           const below = run.map((at) => `${x(times[at]).toFixed(1)},${y(bottom[at]).toFixed(1)}`);
@@ -122,11 +124,11 @@ function stacked(series) {
 }
 
 /** Indices of neighbouring known values within the span. */
-function runs(times, values, end) {
+function runs(times, values, start) {
   const found = [];
   let run = [];
   values.forEach((value, at) => {
-    const isIn = isKnown(value) && end - times[at] <= SPAN_S;
+    const isIn = isKnown(value) && times[at] >= start;
     if (isIn) run.push(at);
     if ((!isIn || at === values.length - 1) && run.length) {
       found.push(run);

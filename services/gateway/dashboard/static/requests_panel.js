@@ -18,9 +18,10 @@ export class RequestsPanel {
     this.queues.draw(times, CLASSES.flatMap((name, index) => ["waiting", "running"].map((what, at) => ({
       name: `${name} ${what}`, colour: 2 * index + at,
       values: points.map((point) => point.queues?.[name]?.[at] ?? null) }))));
-    this.waits.draw(times, CLASSES.map((name, index) => ({
+    const waits = CLASSES.map((name, index) => ({
       name, colour: 2 * index,
-      values: points.map(({ first_token_p95 }) => first_token_p95[name] ?? null) })));
+      values: points.map(({ first_token_p95 }) => first_token_p95[name] ?? null) }));
+    this.waits.draw(times, waits.filter(({ values }) => values.some((value) => value !== null)));
     fillRows(byId("queues"), (queues ?? []).map((queue) =>
       [queue.class, count(queue.num_waiting), count(queue.num_running)]),
       "Unknown: the scheduler does not answer.");
