@@ -21,7 +21,7 @@ from bench.store_process import TENANT
 from services.adapter_store.flash.storage import Storage, open_storage
 from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.registry.manifest import AdapterManifest, Blob
-from services.adapter_store.registry.writer import AliasWish
+from services.adapter_store.registry.writer import AdapterQuota, AliasWish
 from services.adapter_store.usage import UsageLedger
 
 _STAMP_BYTES = 32
@@ -68,7 +68,9 @@ def _add(storage: Storage, manifest: AdapterManifest, certificate: str) -> float
     name = f"copy-{manifest.digest.removeprefix('sha256:')[:32]}"
     alias = AliasWish(name=name, may_replace=False, expected_generation=None)
     started_s = time.perf_counter()
-    storage.writer.add(manifest, certificate, alias=alias, max_adapters=_MAX_ADAPTERS)
+    storage.writer.add(
+        manifest, certificate, alias=alias, quota=AdapterQuota(max_adapters=_MAX_ADAPTERS)
+    )
     return time.perf_counter() - started_s
 
 

@@ -15,6 +15,7 @@ from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.names import check_alias, check_description
 from services.adapter_store.registration import Registration, RegistrationDesk
 from services.adapter_store.registry.manifest import AdapterManifest, Blob
+from services.adapter_store.registry.writer import AdapterQuota
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import AdapterFiles, FileKind, UploadArea
 from services.adapter_store.usage import UsageLedger
@@ -98,12 +99,13 @@ class Arrivals:
         wish: Wish,
         sizes: Mapping[FileKind, int],
         chunks: AsyncIterator[tuple[FileKind, bytes]],
+        quota: AdapterQuota | None = None,
     ) -> Registration:
         """Takes an upload, has it verified, and stores it; or leaves nothing behind.
 
-        Raises InvalidRequestError, AdapterRejectedError, AdapterIncompatibleError,
-        AdapterNotFoundError, AlreadyExistsError, QuotaExceededError, QueueFullError,
-        ResourcePressureError.
+        `quota`: what the tenant may have, None for the store's own bounds. Raises
+        InvalidRequestError, AdapterRejectedError, AdapterIncompatibleError, AdapterNotFoundError,
+        AlreadyExistsError, QuotaExceededError, QueueFullError, ResourcePressureError.
         """
         self._check(wish)
         upload = await in_thread(self._uploads.begin, sizes)
@@ -111,18 +113,23 @@ class Arrivals:
             async for kind, data in chunks:
                 await in_thread(upload.write, kind, data)
             files = await in_thread(upload.finish)
-            return await self._desk.register(tenant_id, files, wish, package=None)
+            return await self._desk.register(tenant_id, files, wish, package=None, quota=quota)
         finally:
             await in_thread(self._uploads.end, upload)
 
     async def install(
-        self, tenant_id: str, wish: Wish, reference: str, on_progress: OnProgress
+        self,
+        tenant_id: str,
+        wish: Wish,
+        reference: str,
+        on_progress: OnProgress,
+        quota: AdapterQuota | None = None,
     ) -> Registration:
         """Brings a package and registers it. Raises as `upload` and `Packages.bring`."""
         self._check(wish)
         async with self._packages.bring(tenant_id, reference, on_progress) as package:
             registration = await self._desk.register(
-                tenant_id, package.files, wish, package=package.reference
+                tenant_id, package.files, wish, package=package.reference, quota=quota
             )
             self._ledger.note_remote_bytes(
                 tenant_id, registration.manifest.digest, package.received_bytes

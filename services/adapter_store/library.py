@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from heapq import merge
+from itertools import islice
 
 from edgelora.errors import AdapterIncompatibleError, DataCorruptError
 from services.adapter_store.flash.blob_store import BlobStore
@@ -19,6 +21,7 @@ from services.adapter_store.names import (
     check_selections,
     is_reference,
 )
+from services.adapter_store.registry.grants import Grant
 from services.adapter_store.registry.manifest import AdapterManifest, Alias
 from services.adapter_store.registry.registry import PagePosition, Registry
 from services.adapter_store.registry.writer import RegistryWriter, Removal
@@ -125,14 +128,21 @@ class AdapterLibrary:
         digests = [manifest.digest for manifest in served]
         for each in resolved:
             tier = _tier(each.place, is_on_flash=each.manifest.content.is_on_flash)
-            self._ledger.note_hit(tenant_id, each.manifest.digest, tier, self._unix_clock_s())
+            # Of a granted adapter too: its counters are its owner's.
+            self._ledger.note_hit(
+                each.manifest.owner_id, each.manifest.digest, tier, self._unix_clock_s()
+            )
         return resolved, self._residency.counts(digests, now_s)
 
     def page(
         self, tenant_id: str, size: int, after: PagePosition | None
     ) -> tuple[list[ListedAdapter], PagePosition | None]:
-        """One page of a tenant's adapters, newest first, and where the next one starts."""
-        manifests = self._registry.adapters(tenant_id, size + 1, after)
+        """One page of what a tenant has and was granted, newest first, and where the next one
+        starts."""
+        own = self._registry.adapters(tenant_id, size + 1, after)
+        granted = self._registry.granted(tenant_id, size + 1, after)
+        newest_first = merge(own, granted, key=lambda each: (-each.registered_at_s, each.digest))
+        manifests = list(islice(newest_first, size + 1))
         page = [self.listed(manifest) for manifest in manifests[:size]]
         if len(manifests) <= size:
             return page, None
@@ -147,7 +157,7 @@ class AdapterLibrary:
         """An adapter with its aliases."""
         return ListedAdapter(
             manifest=manifest,
-            aliases=self._registry.aliases_of(manifest.tenant_id, manifest.digest),
+            aliases=self._registry.names_of(manifest.tenant_id, manifest.digest),
         )
 
     def pinned(self) -> list[str]:
@@ -227,12 +237,16 @@ class AdapterLibrary:
         """Authorises a worker's fetch.
 
         `allowed` are the digests of the ticket. Raises AdapterNotFoundError, also when the
-        adapter was deleted since.
+        adapter was deleted or its grant withdrawn since. A granted one is given as its owner has
+        it: what brings it to flash is the owner's.
         """
         manifest = self._registry.get(tenant_id, digest) if digest in allowed else None
+        if manifest is None and digest in allowed:
+            granted = self._registry.find_granted(tenant_id, digest)
+            manifest = None if granted is None else granted.owned
         if manifest is None:
             raise adapter_not_found("digest")
-        self._ledger.note_fetch(tenant_id, digest)
+        self._ledger.note_fetch(manifest.tenant_id, digest)
         return manifest
 
     async def read(self, blob: str) -> AsyncIterator[bytes]:
@@ -270,6 +284,31 @@ class AdapterLibrary:
         """Reads the registry and the blob directory; raises OSError or sqlite3.Error."""
         self._registry.num_adapters("")
         self._blobs.probe()
+
+    async def grant(self, owner_id: str, reference: str, tenant_id: str, name: str | None) -> Grant:
+        """Lets a tenant use an adapter of another one. Raises as `GrantWriter.grant`."""
+        if not is_reference(reference):
+            raise adapter_not_found("adapter")
+        if name is not None:
+            check_alias(name, self._base.name)
+        async with self._changing:
+            with storage_errors():
+                return await in_thread(
+                    self._writer.grant, owner_id, reference, tenant_id, name, self._unix_clock_s()
+                )
+
+    async def withdraw(self, tenant_id: str, digest: str) -> Grant:
+        """Ends a grant: nothing resolves or fetches by it any more; what runs with it finishes.
+
+        Raises NotFoundError.
+        """
+        async with self._changing:
+            with storage_errors():
+                return await in_thread(self._writer.withdraw, tenant_id, digest)
+
+    def grants(self, tenant_id: str | None) -> list[Grant]:
+        """The grants of a tenant, or of all."""
+        return self._registry.grants(tenant_id)
 
     def _find(
         self, tenant_id: str, reference: str, field: str

@@ -15,6 +15,7 @@ from edgelora.v1 import adapter_store_service_pb2 as pb
 from services.adapter_store.forecast.warm_up import WarmUpState
 from services.adapter_store.library import ListedAdapter, ResolvedSelection
 from services.adapter_store.names import is_worker_name
+from services.adapter_store.registry.grants import Grant
 from services.adapter_store.registry.manifest import (
     AdapterManifest,
     Alias,
@@ -42,6 +43,8 @@ _FORMS = {
 }
 _UPLOAD = "upload"
 """Source of an adapter that its tenant sent."""
+_GRANT = "grant"
+"""Source of an adapter of another tenant."""
 
 
 def adapter_message(listed: ListedAdapter, place: AdapterPlace) -> adapter_pb.Adapter:
@@ -67,6 +70,17 @@ def adapter_message(listed: ListedAdapter, place: AdapterPlace) -> adapter_pb.Ad
         is_on_flash=content.is_on_flash,
         is_pinned=manifest.is_pinned,
         version_of_digest=manifest.version_of_digest or "",
+        is_granted=manifest.granted_by is not None,
+    )
+
+
+def grant_message(grant: Grant) -> pb.AdapterGrant:
+    """One grant, for the operator."""
+    return pb.AdapterGrant(
+        owner_tenant_id=grant.owner_id,
+        digest=grant.digest,
+        tenant_id=grant.tenant_id,
+        alias=grant.name or "",
     )
 
 
@@ -243,6 +257,7 @@ def _seconds(value: float) -> float:
 
 
 def _lineage(manifest: AdapterManifest) -> adapter_pb.AdapterLineage:
+    source = _UPLOAD if manifest.granted_by is None else _GRANT
     return adapter_pb.AdapterLineage(
-        source=manifest.package or _UPLOAD, parent_digest=manifest.parent_digest or ""
+        source=manifest.package or source, parent_digest=manifest.parent_digest or ""
     )

@@ -11,9 +11,9 @@ from edgelora.errors import InvalidRequestError
 from edgelora.v1 import adapter_store_service_pb2 as pb
 from edgelora.v1 import adapter_store_service_pb2_grpc as rpc
 from edgelora.v1.ticket_pb2 import Sealed
-from services.adapter_store.library import AdapterLibrary
-from services.adapter_store.library_head import MAX_ENTRIES, LibraryHead
-from services.adapter_store.messages import adapter_message
+from services.adapter_store.library_head import MAX_ENTRIES
+from services.adapter_store.messages import adapter_message, grant_message
+from services.adapter_store.store import Store
 from services.chassis.claims import open_operator_claim
 from services.chassis.sealing import Sealer
 
@@ -25,13 +25,13 @@ class OperatorServicer(rpc.AdapterStoreServiceServicer):
 
     def __init__(
         self,
-        library: AdapterLibrary,
-        head: LibraryHead,
+        store: Store,
         sealer: Sealer,
         boot_clock_s: Callable[[], float],
     ) -> None:
-        self._library = library
-        self._head = head
+        self._library = store.library
+        self._head = store.head
+        self._warming = store.warming
         self._sealer = sealer
         self._boot_clock_s = boot_clock_s
 
@@ -56,6 +56,33 @@ class OperatorServicer(rpc.AdapterStoreServiceServicer):
             for entry in self._head.entries(request.max_entries or MAX_ENTRIES)
         ]
         return pb.ListLibraryResponse(entries=entries, num_adapters=self._head.num_adapters())
+
+    async def GrantAdapter(
+        self, request: pb.AdapterStoreServiceGrantAdapterRequest, context: Context
+    ) -> pb.AdapterStoreServiceGrantAdapterResponse:
+        """Lets a tenant use an adapter of another one."""
+        self._check_operator(request.claim)
+        grant = await self._library.grant(
+            request.owner_tenant_id, request.adapter, request.tenant_id, request.alias or None
+        )
+        return pb.AdapterStoreServiceGrantAdapterResponse(grant=grant_message(grant))
+
+    async def WithdrawAdapter(
+        self, request: pb.AdapterStoreServiceWithdrawAdapterRequest, context: Context
+    ) -> pb.AdapterStoreServiceWithdrawAdapterResponse:
+        """Ends a grant."""
+        self._check_operator(request.claim)
+        grant = await self._library.withdraw(request.tenant_id, request.digest)
+        self._warming.note_deletion(grant.tenant_id, grant.digest)
+        return pb.AdapterStoreServiceWithdrawAdapterResponse()
+
+    async def ListGrants(
+        self, request: pb.AdapterStoreServiceListGrantsRequest, context: Context
+    ) -> pb.AdapterStoreServiceListGrantsResponse:
+        """Lists the grants of a tenant, or of all."""
+        self._check_operator(request.claim)
+        grants = self._library.grants(request.tenant_id or None)
+        return pb.AdapterStoreServiceListGrantsResponse(grants=map(grant_message, grants))
 
     def _check_operator(self, claim: Sealed) -> None:
         """Raises UnauthenticatedError for anybody else."""

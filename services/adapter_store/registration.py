@@ -24,7 +24,7 @@ from services.adapter_store.registry.manifest import (
     Blob,
     ServingForm,
 )
-from services.adapter_store.registry.writer import RegistryWriter
+from services.adapter_store.registry.writer import AdapterQuota, RegistryWriter
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import AdapterFiles, storage_errors
 from services.adapter_store.verification.certificate import Certificate
@@ -63,30 +63,38 @@ class RegistrationDesk:
         verifier: Verifier,
         turns: FairTurns,
         changing: asyncio.Lock,
-        max_adapters_per_tenant: int,
+        default_quota: AdapterQuota,
         unix_clock_s: Callable[[], float],
         observe: RegistrationObserver | None = None,
     ) -> None:
-        """`turns`: as many as verify at once. `changing`: held while flash and registry change."""
+        """`turns`: as many as verify at once. `changing`: held while flash and registry change.
+        `default_quota`: bounds every tenant's own.
+        """
         self._base = base
         self._registry = registry
         self._flash = flash
         self._verifier = verifier
         self._turns = turns
         self._changing = changing
-        self._max_adapters = max_adapters_per_tenant
+        self._default_quota = default_quota
         self._unix_clock_s = unix_clock_s
         self._observe = observe
         self._in_doubt: set[str] = set()
 
     async def register(
-        self, tenant_id: str, files: AdapterFiles, wish: Wish, *, package: str | None
+        self,
+        tenant_id: str,
+        files: AdapterFiles,
+        wish: Wish,
+        *,
+        package: str | None,
+        quota: AdapterQuota | None = None,
     ) -> Registration:
         """Registers an adapter for a tenant.
 
-        `package`: where its files can be had again. Raises AdapterRejectedError,
-        AdapterIncompatibleError, AdapterNotFoundError, InvalidRequestError, AlreadyExistsError,
-        QuotaExceededError, ResourcePressureError.
+        `package`: where its files can be had again. `quota`: None for the store's own. Raises
+        AdapterRejectedError, AdapterIncompatibleError, AdapterNotFoundError, InvalidRequestError,
+        AlreadyExistsError, QuotaExceededError, ResourcePressureError.
         """
         with told(self._observe) as ended:
             card = await in_thread(_read_card, files)
@@ -97,7 +105,7 @@ class RegistrationDesk:
             _check_weights(files, verified)
             async with self._changing:
                 registration = await in_thread(
-                    self._store, tenant_id, files, verified, card, wish, package
+                    self._store, tenant_id, files, verified, card, wish, package, quota
                 )
             ended.is_new = registration.is_new
         return registration
@@ -172,6 +180,7 @@ class RegistrationDesk:
         card: AdapterCard | None,
         wish: Wish,
         package: str | None,
+        quota: AdapterQuota | None,
     ) -> Registration:
         content, blobs = self._content(files, verified)
         current = None if wish.alias is None else self._registry.alias(tenant_id, wish.alias.name)
@@ -193,9 +202,16 @@ class RegistrationDesk:
                 _document(verified.certificate),
                 alias=wish.alias,
                 example_prompts=None if card is None else card.examples,
-                max_adapters=self._max_adapters,
+                quota=self._bounded(quota),
             )
         return Registration(manifest=stored, alias=pointed, is_new=is_new)
+
+    def _bounded(self, quota: AdapterQuota | None) -> AdapterQuota:
+        """A tenant's quota within the store's own."""
+        if quota is None:
+            return self._default_quota
+        most = min(quota.max_adapters, self._default_quota.max_adapters)
+        return replace(quota, max_adapters=most)
 
     def _put_back(self, content: AdapterContent, encoded: Path) -> None:
         known = self._registry.content(content.digest)

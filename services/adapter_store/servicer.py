@@ -12,7 +12,7 @@ import structlog
 from edgelora.errors import InvalidRequestError
 from edgelora.v1 import adapter_pb2 as adapter_pb
 from edgelora.v1 import adapter_store_service_pb2 as pb
-from edgelora.v1.ticket_pb2 import Sealed
+from edgelora.v1.ticket_pb2 import Sealed, TenantClaim
 from services.adapter_store.messages import (
     adapter_message,
     alias_message,
@@ -30,6 +30,7 @@ from services.adapter_store.operator_servicer import OperatorServicer
 from services.adapter_store.permits import open_permission
 from services.adapter_store.registration import Registration
 from services.adapter_store.registry.pages import decode_token, encode_token, page_size
+from services.adapter_store.registry.writer import AdapterQuota
 from services.adapter_store.store import Store
 from services.adapter_store.upload_messages import (
     upload_chunks,
@@ -53,11 +54,10 @@ class AdapterStoreServicer(OperatorServicer):
         boot_clock_s: Callable[[], float],
         note_residency_change: Callable[[], None],
     ) -> None:
-        super().__init__(store.library, store.head, sealer, boot_clock_s)
+        super().__init__(store, sealer, boot_clock_s)
         self._candidates = store.candidates
         self._arrivals = store.arrivals
         self._tiers = store.tiers
-        self._warming = store.warming
         self._note_residency_change = note_residency_change
 
     async def RegisterAdapter(
@@ -70,11 +70,13 @@ class AdapterStoreServicer(OperatorServicer):
         if first is None or first.WhichOneof("part") != "header":
             raise InvalidRequestError("an upload starts with its header", field="header")
         header = first.header
+        claim = self._claim(header.claim)
         registration = await self._arrivals.upload(
-            self._tenant(header.claim),
+            claim.tenant_id,
             upload_wish(header),
             upload_sizes(header),
             upload_chunks(request_iterator),
+            _quota(claim),
         )
         return self._registered(registration)
 
@@ -82,7 +84,7 @@ class AdapterStoreServicer(OperatorServicer):
         self, request: pb.AdapterStoreServiceInstallAdapterRequest, context: Context
     ) -> AsyncIterator[pb.AdapterStoreServiceInstallAdapterResponse]:
         """Brings a package and registers it; tells meanwhile how far it is."""
-        tenant_id = self._tenant(request.claim)
+        claim = self._claim(request.claim)
         news: asyncio.Queue[adapter_pb.TransferProgress | None] = asyncio.Queue()
 
         def on_progress(received_bytes: int, total_bytes: int) -> None:
@@ -91,7 +93,9 @@ class AdapterStoreServicer(OperatorServicer):
             )
 
         task = asyncio.create_task(
-            self._arrivals.install(tenant_id, wish(request), request.package, on_progress)
+            self._arrivals.install(
+                claim.tenant_id, wish(request), request.package, on_progress, _quota(claim)
+            )
         )
         task.add_done_callback(lambda _: news.put_nowait(None))
         try:
@@ -176,8 +180,9 @@ class AdapterStoreServicer(OperatorServicer):
             # It tells of another tenant's probe, and that there is another tenant.
             for field in ("document", "task_metric_before", "task_metric_after"):
                 message.certificate.ClearField(field)
-        message.example_prompts.extend(self._library.example_prompts(manifest))
-        message.usage.CopyFrom(usage_message(self._tiers.usage(manifest)))
+        if manifest.granted_by is None:
+            message.example_prompts.extend(self._library.example_prompts(manifest))
+            message.usage.CopyFrom(usage_message(self._tiers.usage(manifest)))
         return pb.AdapterStoreServiceGetAdapterResponse(
             adapter=message, aliases=map(alias_message, listed.aliases)
         )
@@ -211,7 +216,8 @@ class AdapterStoreServicer(OperatorServicer):
         tenant_id = self._tenant(request.claim)
         removal = await self._library.delete(tenant_id, request.adapter)
         if removal.digest is not None:
-            self._warming.note_deletion(tenant_id, removal.digest)
+            for loser in (tenant_id, *removal.lost_by):
+                self._warming.note_deletion(loser, removal.digest)
         return pb.AdapterStoreServiceDeleteAdapterResponse(
             removed_aliases=removal.aliases, removed_digest=removal.digest or ""
         )
@@ -305,6 +311,19 @@ class AdapterStoreServicer(OperatorServicer):
         )
 
     def _tenant(self, claim: Sealed) -> str:
-        tenant_id = open_claim(self._sealer, claim, self._boot_clock_s()).tenant_id
-        structlog.contextvars.bind_contextvars(tenant_id=tenant_id)
-        return tenant_id
+        return self._claim(claim).tenant_id
+
+    def _claim(self, sealed: Sealed) -> TenantClaim:
+        claim = open_claim(self._sealer, sealed, self._boot_clock_s())
+        structlog.contextvars.bind_contextvars(tenant_id=claim.tenant_id)
+        return claim
+
+
+def _quota(claim: TenantClaim) -> AdapterQuota | None:
+    """What the claim lets its tenant have; None where it does not say."""
+    if not claim.HasField("max_adapters"):
+        return None
+    return AdapterQuota(
+        max_adapters=claim.max_adapters,
+        max_bytes=claim.max_adapter_bytes if claim.HasField("max_adapter_bytes") else None,
+    )

@@ -24,6 +24,7 @@ from services.adapter_store.forecast.warm_up import WarmUp
 from services.adapter_store.library import AdapterLibrary
 from services.adapter_store.library_head import LibraryHead
 from services.adapter_store.registration import RegistrationDesk
+from services.adapter_store.registry.writer import AdapterQuota
 from services.adapter_store.remote_packages import open_packages
 from services.adapter_store.residency import Residency
 from services.adapter_store.threads import in_thread
@@ -86,7 +87,7 @@ async def open_store(
         verifier=verifier,
         turns=FairTurns(config.max_concurrent_verifications),
         changing=changing,
-        max_adapters_per_tenant=config.max_adapters_per_tenant,
+        default_quota=AdapterQuota(max_adapters=config.max_adapters_per_tenant),
         unix_clock_s=unix_clock_s,
         observe=observe,
     )

@@ -199,7 +199,8 @@ class Warming:
         forecast.note_restore(await self._arrivals.bring_to_flash(manifest))
 
     def _stored(self, tenant_id: str, digest: str) -> StoredAdapter | None:
-        manifest = self._registry.get(tenant_id, digest)
+        found = self._registry.find(tenant_id, digest)
+        manifest = None if found is None else found[0]
         if manifest is None or manifest.content.base_digest != self._base_digest:
             return None
         content = manifest.content

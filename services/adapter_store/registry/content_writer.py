@@ -81,11 +81,12 @@ class ContentWriter(Registry):
         )
 
     def _note_change(self, *tenants: str) -> None:
-        """Counts a change of the tenants' candidates."""
+        """Counts a change of candidates: the tenants' own, and what they grant to others."""
+        granted = {grant.tenant_id for tenant in tenants for grant in self.grants_of(tenant)}
         self._connection.executemany(
             "INSERT INTO changes (tenant, number) VALUES (?, 1) "
             "ON CONFLICT (tenant) DO UPDATE SET number = number + 1",
-            [(tenant,) for tenant in tenants],
+            [(tenant,) for tenant in {*tenants, *granted}],
         )
 
 

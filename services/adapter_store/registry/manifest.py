@@ -80,6 +80,13 @@ class AdapterManifest:
     is_pinned: bool
     version_of_digest: str | None = None
     """The tenant's adapter that this one is a lower-rank version of."""
+    granted_by: str | None = None
+    """The tenant that owns it, where the operator granted it to `tenant_id`."""
+
+    @property
+    def owner_id(self) -> str:
+        """Whose adapter it is: `tenant_id` but for a granted one."""
+        return self.granted_by or self.tenant_id
 
     @property
     def digest(self) -> str:

@@ -14,6 +14,14 @@ from pathlib import Path
 
 from edgelora.adapter_format import is_digest
 from edgelora.adapter_names import AUTO
+from services.adapter_store.registry.grants import (
+    GRANT_COLUMNS,
+    SELECT_GRANTED,
+    Grant,
+    GrantedAdapter,
+    grant_of,
+    granted_of,
+)
 from services.adapter_store.registry.manifest import (
     AdapterContent,
     AdapterManifest,
@@ -85,7 +93,65 @@ class Registry:
         return None if row is None else manifest_of(row)
 
     def find(self, tenant_id: str, reference: str) -> tuple[AdapterManifest, Alias | None] | None:
-        """One adapter of a tenant by digest, or by alias and then with the alias."""
+        """One adapter a tenant may use by digest, or by alias and then with the alias.
+
+        Its own come first; then those granted to it, as it sees them.
+        """
+        own = self.find_own(tenant_id, reference)
+        if own is not None:
+            return own
+        granted = self.find_granted(tenant_id, reference)
+        if granted is None:
+            return None
+        return granted.seen, None if is_digest(reference) else granted.grant.alias
+
+    def find_granted(self, tenant_id: str, reference: str) -> GrantedAdapter | None:
+        """One adapter granted to a tenant, by digest or alias."""
+        column = "digest" if is_digest(reference) else "alias"
+        row = self._connection.execute(
+            f"{SELECT_GRANTED} WHERE grants.tenant = ? AND grants.{column} = ?",
+            (tenant_id, reference),
+        ).fetchone()
+        return None if row is None else granted_of(row)
+
+    def granted(
+        self, tenant_id: str, limit: int, after: PagePosition | None = None
+    ) -> list[AdapterManifest]:
+        """At most `limit` adapters granted to a tenant that it has not itself, as it sees them.
+
+        Newest grant first, from the one that follows `after`.
+        """
+        where, values = _page_of("grants.granted_at", "grants.digest", after)
+        rows = self._connection.execute(
+            f"{SELECT_GRANTED} WHERE grants.tenant = ?{where} AND NOT EXISTS "  # noqa: S608
+            "(SELECT 1 FROM adapters AS own "
+            "WHERE own.tenant = grants.tenant AND own.digest = grants.digest) "
+            "ORDER BY grants.granted_at DESC, grants.digest LIMIT ?",
+            (tenant_id, *values, limit),
+        )
+        return [granted_of(row).seen for row in rows]
+
+    def grants(self, tenant_id: str | None = None) -> list[Grant]:
+        """The grants of a tenant, or of all, by tenant and digest."""
+        where, values = ("", ()) if tenant_id is None else ("WHERE tenant = ?", (tenant_id,))
+        rows = self._connection.execute(
+            f"SELECT {GRANT_COLUMNS} FROM grants {where} ORDER BY tenant, digest",  # noqa: S608
+            values,
+        )
+        return [grant_of(row) for row in rows]
+
+    def grants_of(self, owner_id: str) -> list[Grant]:
+        """The grants of an owner's adapters."""
+        rows = self._connection.execute(
+            f"SELECT {GRANT_COLUMNS} FROM grants WHERE owner = ?",  # noqa: S608
+            (owner_id,),
+        )
+        return [grant_of(row) for row in rows]
+
+    def find_own(
+        self, tenant_id: str, reference: str
+    ) -> tuple[AdapterManifest, Alias | None] | None:
+        """One adapter of a tenant itself by digest, or by alias and then with the alias."""
         if is_digest(reference):
             manifest = self.get(tenant_id, reference)
             return None if manifest is None else (manifest, None)
@@ -112,15 +178,11 @@ class Registry:
         self, tenant_id: str, limit: int, after: PagePosition | None = None
     ) -> list[AdapterManifest]:
         """At most `limit` adapters of a tenant, newest first, from the one that follows `after`."""
-        if after is None:
-            where, values = "tenant = ?", (tenant_id,)
-        else:
-            where = "tenant = ? AND registered_at <= ? AND (registered_at < ? OR digest > ?)"
-            at_s = after.registered_at_s
-            values = (tenant_id, at_s, at_s, after.digest)  # type: ignore[assignment]
+        where, values = _page_of("registered_at", "digest", after)
         rows = self._connection.execute(
-            f"{SELECT_MANIFEST} WHERE {where} ORDER BY registered_at DESC, digest LIMIT ?",
-            (*values, limit),
+            f"{SELECT_MANIFEST} WHERE tenant = ?{where} "
+            "ORDER BY registered_at DESC, digest LIMIT ?",
+            (tenant_id, *values, limit),
         )
         return [manifest_of(row) for row in rows]
 
@@ -133,6 +195,14 @@ class Registry:
             (tenant_id, digest),
         )
         return [Alias(name=row[0], digest=row[1], generation=row[2]) for row in rows]
+
+    def names_of(self, tenant_id: str, digest: str) -> list[Alias]:
+        """All names an adapter has for a tenant, its own and that of a grant."""
+        granted = self.find_granted(tenant_id, digest)
+        names = self.aliases_of(tenant_id, digest)
+        if granted is not None and granted.grant.alias is not None:
+            names.append(granted.grant.alias)
+        return sorted(names, key=lambda alias: alias.name)
 
     def example_prompts(self, tenant_id: str, digest: str) -> tuple[str, ...]:
         """Those of the card a tenant gave an adapter; empty when it gave none."""
@@ -189,6 +259,16 @@ class Registry:
         else:
             query = "SELECT count(*) FROM adapters WHERE tenant = ?"
             row = self._connection.execute(query, (tenant_id,)).fetchone()
+        return int(row[0])
+
+    def stored_bytes(self, tenant_id: str) -> int:
+        """What the stored forms of a tenant's own adapters take, each counted whole."""
+        row = self._connection.execute(
+            "SELECT total(coalesce(config_blob_bytes, 0) + coalesce(weights_blob_bytes, 0) + "
+            "coalesce(encoded_blob_bytes, 0)) FROM adapters JOIN contents USING (digest) "
+            "WHERE tenant = ?",
+            (tenant_id,),
+        ).fetchone()
         return int(row[0])
 
     def registered(self, digests: Iterable[str]) -> set[str]:
@@ -277,3 +357,12 @@ class Registry:
             (digest,),
         ).fetchone()
         return None if row is None else content_of(row)
+
+
+def _page_of(time: str, digest: str, after: PagePosition | None) -> tuple[str, tuple[object, ...]]:
+    """What a page that follows a position asks of these columns, as SQL, and its values."""
+    if after is None:
+        return "", ()
+    at_s = after.registered_at_s
+    where = f" AND {time} <= ? AND ({time} < ? OR {digest} > ?)"
+    return where, (at_s, at_s, after.digest)

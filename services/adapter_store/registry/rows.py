@@ -34,19 +34,30 @@ EVICTABLE_COLUMNS = (
 )
 """Of adapters and contents, grouped by digest; rows for `evictable_of`."""
 CANDIDATES = """
+SELECT digest, description, example_prompts, lowest_rank, alias FROM (SELECT * FROM (
 SELECT adapters.digest, description, example_prompts,
     min(rank, coalesce(
         (SELECT min(cut.rank) FROM versions AS links JOIN contents AS cut USING (digest)
          WHERE links.tenant = adapters.tenant AND links.version_of = adapters.digest
-         AND cut.base_digest = :base), rank)),
+         AND cut.base_digest = :base), rank)) AS lowest_rank,
     (SELECT min(name) FROM aliases INDEXED BY aliases_by_digest
      WHERE aliases.tenant = adapters.tenant AND aliases.digest = adapters.digest
-     AND name <> :auto) AS alias
+     AND name <> :auto) AS alias, registered_at AS since
 FROM adapters JOIN contents USING (digest)
 LEFT JOIN versions USING (tenant, digest) LEFT JOIN cards USING (tenant, digest)
 WHERE tenant = :tenant AND base_digest = :base AND version_of IS NULL
     AND (alias IS NOT NULL OR example_prompts IS NOT NULL)
-ORDER BY registered_at DESC, digest LIMIT :limit
+ORDER BY registered_at DESC, digest LIMIT :limit)
+UNION ALL
+SELECT grants.digest, description, example_prompts, rank, grants.alias, granted_at
+FROM grants JOIN contents USING (digest)
+JOIN adapters ON adapters.tenant = grants.owner AND adapters.digest = grants.digest
+LEFT JOIN cards ON cards.tenant = grants.owner AND cards.digest = grants.digest
+WHERE grants.tenant = :tenant AND base_digest = :base
+    AND (grants.alias IS NOT NULL OR example_prompts IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM adapters AS own
+        WHERE own.tenant = grants.tenant AND own.digest = grants.digest)
+) ORDER BY since DESC, digest LIMIT :limit
 """
 """Rows for `candidate_of`."""
 IS_EVICTABLE = "count(package) = count(*) AND max(is_pinned) = 0"

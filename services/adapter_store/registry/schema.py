@@ -151,7 +151,24 @@ CREATE TABLE changes (
 ) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5)
+# Who may use which adapter of another tenant.
+_V6 = """
+CREATE TABLE grants (
+    tenant TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    alias TEXT,
+    generation INTEGER NOT NULL,
+    granted_at REAL NOT NULL,
+    PRIMARY KEY (tenant, digest),
+    UNIQUE (tenant, alias),
+    FOREIGN KEY (owner, digest) REFERENCES adapters (tenant, digest) ON DELETE CASCADE
+) WITHOUT ROWID;
+CREATE INDEX grants_by_owner ON grants (owner, digest);
+CREATE INDEX grants_by_time ON grants (tenant, granted_at DESC, digest);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6)
 """Statements that lead from version i to version i + 1. Appended to, never edited."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from edgelora.adapter_format import is_digest
 from edgelora.errors import AlreadyExistsError, QuotaExceededError
 from services.adapter_store.names import adapter_not_found
-from services.adapter_store.registry.content_writer import ContentWriter
+from services.adapter_store.registry.grant_writer import GrantWriter
 from services.adapter_store.registry.manifest import AdapterManifest, Alias
 from services.adapter_store.registry.rows import ADAPTER_COLUMNS, adapter_row, places
 from services.adapter_store.registry.version_link import check_link
@@ -31,6 +31,8 @@ class Removal:
     """None when only an alias went."""
     unused_blobs: tuple[str, ...]
     """Blobs no adapter refers to any more."""
+    lost_by: tuple[str, ...]
+    """Tenants whose grants of it ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,16 @@ class AliasWish:
     """Only if the alias has it now; 0 expects that there is none."""
 
 
-class RegistryWriter(ContentWriter):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterQuota:
+    """What a tenant may have of its own; what is granted to it does not count."""
+
+    max_adapters: int
+    max_bytes: int | None = None
+    """Of their stored forms; None for no bound."""
+
+
+class RegistryWriter(GrantWriter):
     """The connection that changes the registry. Used by one caller at a time, from any thread."""
 
     def add(
@@ -54,7 +65,7 @@ class RegistryWriter(ContentWriter):
         *,
         alias: AliasWish | None,
         example_prompts: Sequence[str] | None = None,
-        max_adapters: int,
+        quota: AdapterQuota,
     ) -> tuple[AdapterManifest, Alias | None, bool]:
         """Adds an adapter, with its card, alias and link to its original: all of it or nothing.
 
@@ -72,7 +83,7 @@ class RegistryWriter(ContentWriter):
             )
             is_new = self.get(manifest.tenant_id, manifest.digest) is None
             if is_new:
-                self.check_quota(manifest.tenant_id, max_adapters)
+                self._check_quota(manifest, quota)
                 self._connection.execute(
                     f"INSERT INTO adapters ({ADAPTER_COLUMNS}) "  # noqa: S608
                     f"VALUES ({places(ADAPTER_COLUMNS)})",
@@ -97,12 +108,24 @@ class RegistryWriter(ContentWriter):
             assert stored is not None
             return stored, pointed, is_new
 
-    def check_quota(self, tenant_id: str, max_adapters: int) -> None:
-        """Raises QuotaExceededError when a tenant may not add another adapter."""
-        if self.num_adapters(tenant_id) >= max_adapters:
+    def _check_quota(self, manifest: AdapterManifest, quota: AdapterQuota) -> None:
+        if self.num_adapters(manifest.tenant_id) >= quota.max_adapters:
             raise QuotaExceededError(
-                f"you have {max_adapters} adapters, the most allowed: remove one first",
-                metadata={"max_adapters": str(max_adapters)},
+                f"you may have {quota.max_adapters} adapters and have as many: remove one first",
+                field="max_adapters",
+                metadata={"max_adapters": str(quota.max_adapters)},
+            )
+        if quota.max_bytes is None:
+            return
+        # As this registration has just stored it; others may have stored it before.
+        content = self.content(manifest.digest)
+        assert content is not None
+        if self.stored_bytes(manifest.tenant_id) + content.flash_bytes > quota.max_bytes:
+            raise QuotaExceededError(
+                f"your adapters may take {quota.max_bytes} bytes, and with this one they would "
+                "take more: remove one first",
+                field="max_adapter_bytes",
+                metadata={"max_adapter_bytes": str(quota.max_bytes)},
             )
 
     def check_alias(self, tenant_id: str, wish: AliasWish, digest: str | None) -> None:
@@ -130,6 +153,7 @@ class RegistryWriter(ContentWriter):
         """
         with transaction(self._connection):
             if self.get(tenant_id, digest) is None:
+                self._refuse_granted(tenant_id, digest)
                 raise adapter_not_found("digest")
             if expected_generation is not None:
                 _check_generation(self.alias(tenant_id, name), expected_generation)
@@ -141,6 +165,7 @@ class RegistryWriter(ContentWriter):
         with transaction(self._connection):
             manifest = self.get(tenant_id, digest)
             if manifest is None:
+                self._refuse_granted(tenant_id, digest)
                 raise adapter_not_found("adapter")
             if is_pinned and not manifest.is_pinned and self.num_pinned(tenant_id) >= max_pinned:
                 raise QuotaExceededError(
@@ -162,15 +187,18 @@ class RegistryWriter(ContentWriter):
             if not is_digest(reference):
                 alias = self.alias(tenant_id, reference)
                 if alias is None:
+                    self._refuse_granted(tenant_id, reference)
                     raise adapter_not_found("adapter")
                 self._retire(tenant_id, alias)
                 self._connection.execute(
                     "DELETE FROM aliases WHERE tenant = ? AND name = ?", (tenant_id, reference)
                 )
-                return Removal((reference,), None, ())
+                return Removal((reference,), None, (), ())
             manifest = self.get(tenant_id, reference)
             if manifest is None:
+                self._refuse_granted(tenant_id, reference)
                 raise adapter_not_found("adapter")
+            ended = self._end_grants_of(tenant_id, reference)
             aliases = self.aliases_of(tenant_id, reference)
             for alias in aliases:
                 self._retire(tenant_id, alias)
@@ -179,10 +207,10 @@ class RegistryWriter(ContentWriter):
                 "DELETE FROM adapters WHERE tenant = ? AND digest = ?", (tenant_id, reference)
             )
             if self.owners(reference):
-                return Removal(names, reference, ())
+                return Removal(names, reference, (), ended)
             self._connection.execute("DELETE FROM contents WHERE digest = ?", (reference,))
             blobs = self.unused(blob.name for blob in manifest.content.blobs)
-            return Removal(names, reference, blobs)
+            return Removal(names, reference, blobs, ended)
 
     def _link(self, manifest: AdapterManifest, version_of: str) -> None:
         original = self.get(manifest.tenant_id, version_of)
@@ -215,15 +243,12 @@ class RegistryWriter(ContentWriter):
             (*key, json.dumps(example_prompts, ensure_ascii=False)),
         )
 
-    def _retire(self, tenant_id: str, alias: Alias) -> None:
-        """Keeps a later alias of the name from having a generation that this one had."""
-        self._connection.execute(
-            "INSERT INTO removed_generations (tenant, generation) VALUES (?, ?) "
-            "ON CONFLICT (tenant) DO UPDATE SET generation = max(generation, excluded.generation)",
-            (tenant_id, alias.generation),
-        )
-
     def _point(self, tenant_id: str, name: str, digest: str) -> Alias:
+        if self.find_granted(tenant_id, name) is not None:
+            raise AlreadyExistsError(
+                "the name belongs to an adapter that was granted to you: choose another",
+                field="alias",
+            )
         names = {alias.name for alias in self.aliases_of(tenant_id, digest)}
         if len(names) >= MAX_ALIASES and name not in names:
             raise QuotaExceededError(

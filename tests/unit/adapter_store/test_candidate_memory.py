@@ -6,7 +6,7 @@ from contextlib import closing
 
 from services.adapter_store.candidates import MAX_TENANTS, Candidates
 from services.adapter_store.registry.registry import Registry
-from services.adapter_store.registry.writer import AliasWish, RegistryWriter
+from services.adapter_store.registry.writer import AdapterQuota, AliasWish, RegistryWriter
 from services.adapter_store.residency import Residency, SlotReport, WorkerReport
 from tests.unit.adapter_store.test_registry import CERTIFICATE, digest, manifest
 
@@ -25,7 +25,7 @@ def test_the_tenant_that_asked_longest_ago_is_read_again(tmp_path):
     path = tmp_path / "registry"
     with closing(RegistryWriter(path)) as writer, closing(CountingRegistry(path)) as registry:
         alias = AliasWish(name="mail", may_replace=False, expected_generation=None)
-        writer.add(manifest(1, "a"), CERTIFICATE, alias=alias, max_adapters=1)
+        writer.add(manifest(1, "a"), CERTIFICATE, alias=alias, quota=AdapterQuota(max_adapters=1))
         residency = Residency()
         slot = SlotReport(digest=digest(1), num_references=0, last_used_s=0.0, is_loading=False)
         residency.report(

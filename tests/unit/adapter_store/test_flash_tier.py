@@ -14,7 +14,7 @@ from services.adapter_store.registry.manifest import (
     Blob,
     ServingForm,
 )
-from services.adapter_store.registry.writer import RegistryWriter
+from services.adapter_store.registry.writer import AdapterQuota, RegistryWriter
 from services.adapter_store.usage import Tier, UsageLedger
 
 BLOB_BYTES = 100
@@ -78,7 +78,7 @@ class Shelf:
             parent_digest=None,
             is_pinned=False,
         )
-        self.storage.writer.add(manifest, "{}", alias=None, max_adapters=1000)
+        self.storage.writer.add(manifest, "{}", alias=None, quota=AdapterQuota(max_adapters=1000))
 
     def use(self, number, at_s):
         self.ledger.note_hit("a", digest(number), Tier.FLASH, at_s)

@@ -16,6 +16,7 @@ from services.adapter_store.registry.manifest import (
     Blob,
     ServingForm,
 )
+from services.adapter_store.registry.writer import AdapterQuota
 from services.adapter_store.usage import UsageLedger
 from tests.support.tiny_base import tiny_base
 
@@ -71,7 +72,7 @@ class Place:
             verifier=None,
             turns=FairTurns(1),
             changing=asyncio.Lock(),
-            max_adapters_per_tenant=9,
+            default_quota=AdapterQuota(max_adapters=9),
             unix_clock_s=lambda: 0.0,
         )
         self.add("a", content())
@@ -86,7 +87,9 @@ class Place:
             parent_digest=None,
             is_pinned=False,
         )
-        self.storage.writer.add(manifest, CERTIFICATE, alias=None, max_adapters=9)
+        self.storage.writer.add(
+            manifest, CERTIFICATE, alias=None, quota=AdapterQuota(max_adapters=9)
+        )
 
     async def put_back(self):
         await self.desk.put_back(content(), self.arrived)
