@@ -55,6 +55,8 @@ class Authentication:
         self._throttle = throttle or FailureThrottle()
         self._boot_clock = boot_clock
         self._sleep = sleep
+        self.num_refused = 0
+        """Calls without a valid credential, since the start."""
 
     async def authenticate(
         self, metadata: Metadata, *, peer: str, request_id: str, claim_s: float
@@ -66,6 +68,7 @@ class Authentication:
         """
         found = self._registry.find_by_key(_api_key(metadata))
         if found is None:
+            self.num_refused += 1
             delay_s = self._throttle.delay_s(_source(peer), self._boot_clock())
             if delay_s > 0:
                 await self._sleep(delay_s)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from edgelora.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from edgelora.v1.gateway_service_pb2_grpc import add_GatewayServiceServicer_to_server
@@ -36,6 +37,9 @@ from services.gateway.upload import UploadRelay
 from services.gateway.upstream import Upstream
 from services.gateway.usage import UsageCounters
 
+if TYPE_CHECKING:
+    from services.gateway.metrics import GatewayMetrics
+
 
 @asynccontextmanager
 async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
@@ -58,8 +62,12 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         # A deadline of its own ends it.
         unbounded_methods=frozenset({"/edgelora.v1.GatewayService/InstallAdapter"}),
     )
-    public = ServiceHost([config.address], deadlines=policy, trust_request_id=False)
-    admin = ServiceHost([config.admin_address], trust_request_id=False)
+    metrics = _metrics(config)
+    observe = metrics.calls.note_end if metrics else None
+    public = ServiceHost(
+        [config.address], deadlines=policy, trust_request_id=False, observe=observe
+    )
+    admin = ServiceHost([config.admin_address], trust_request_id=False, observe=observe)
     readiness = Readiness(
         upstream,
         {
@@ -82,8 +90,10 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         usage,
         require_active=authentication.require_active,
         stall_s=config.client_stall_s,
-        observers=[sampler.observe],
+        observers=[sampler.observe, *([metrics.note_end] if metrics else [])],
     )
+    if metrics:
+        metrics.watch(generations, readiness, authentication)
     installations = Installations(upstream, quota, stall_s=config.client_stall_s)
     door = FrontDoor(
         authentication=authentication,
@@ -112,14 +122,22 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         "edgelora.v1.AdminService",
     )
     tenants = tenant_app(door, catalogue, status)
-    listeners = [HttpListener(tenants, config.http_address, config.http_limits)]
+    public_app = metrics.observed(tenants, "tenants") if metrics else tenants
+    listeners = [HttpListener(public_app, config.http_address, config.http_limits)]
     if config.operator_key is not None:
         dashboard = operator_app(
             sampler, tenants, key=config.operator_key, hosts=config.operator_hosts
         )
+        if metrics:
+            dashboard = metrics.observed(dashboard, "operator")
         listeners.append(HttpListener(dashboard, config.operator_http_address, config.http_limits))
     try:
-        async with upstream, admin.serving(), AsyncExitStack() as http:
+        async with (
+            metrics.serving() if metrics else nullcontext(),
+            upstream,
+            admin.serving(),
+            AsyncExitStack() as http,
+        ):
             for listener in listeners:
                 await http.enter_async_context(listener.serving())
             await admin.set_ready(True)
@@ -138,3 +156,11 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
     finally:
         registry.close()
         ledger.close()
+
+
+def _metrics(config: GatewayConfig) -> GatewayMetrics | None:
+    if config.metrics_address is None:
+        return None
+    from services.gateway.metrics import GatewayMetrics  # takes 4 MB
+
+    return GatewayMetrics(config.metrics_address)

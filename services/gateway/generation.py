@@ -85,6 +85,11 @@ class Generations:
         self._running: dict[tuple[str, str], GenerationRun] = {}
         """By tenant and request id."""
 
+    @property
+    def num_running(self) -> int:
+        """Generations that have not ended."""
+        return len(self._running)
+
     def start(
         self, caller: Caller, request: GenerationRequest, *, budget_s: float
     ) -> GenerationStream:
