@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edgelora.errors import EdgeLoraError
 from edgelora.v1 import inference_service_pb2 as pb
-from edgelora.v1.generation_pb2 import Delta, FinishReason, Usage
+from edgelora.v1.generation_pb2 import Delta, FinishReason, TokenLogprob, TopLogprob, Usage
 from edgelora.v1.inference_service_pb2_grpc import (
     InferenceServiceServicer,
     add_InferenceServiceServicer_to_server,
@@ -51,6 +51,7 @@ class StandinWorker(InferenceServiceServicer):
         self.failure: EdgeLoraError | None = None
         """Raised instead of the first delta."""
         self.ends_without_finished = False
+        self.finish_reason = FinishReason.FINISH_REASON_STOP
         self.max_context_tokens = 2048
         self.calls: asyncio.Queue[WorkerCall] = asyncio.Queue()
         """Every call, when it began."""
@@ -78,7 +79,10 @@ class StandinWorker(InferenceServiceServicer):
         for index, word in enumerate(words):
             if index == self.hold_after:
                 await self.go_on.wait()
-            yield pb.InferenceServiceGenerateResponse(delta=Delta(text=word, token_ids=[index]))
+            delta = Delta(text=word, token_ids=[index])
+            if request.options.HasField("logprobs"):
+                delta.logprobs.append(_logprob(index, word, request.options.logprobs))
+            yield pb.InferenceServiceGenerateResponse(delta=delta)
             call.num_sent += 1
         if self.hold_after is not None and self.hold_after >= call.num_sent:
             await self.go_on.wait()
@@ -87,7 +91,7 @@ class StandinWorker(InferenceServiceServicer):
         usage = Usage(num_prompt_tokens=NUM_PROMPT_TOKENS, num_output_tokens=call.num_sent)
         call.was_finished = True
         yield pb.InferenceServiceGenerateResponse(
-            finished=pb.Finished(finish_reason=FinishReason.FINISH_REASON_STOP, usage=usage)
+            finished=pb.Finished(finish_reason=self.finish_reason, usage=usage)
         )
 
     async def SetRunLimits(self, request, context):
@@ -108,6 +112,15 @@ class StandinWorker(InferenceServiceServicer):
             num_parameters=134_000_000,
             weights_bytes=96_000_000,
         )
+
+
+def _logprob(index: int, word: str, num_top: int) -> TokenLogprob:
+    """As if the word were a token of probability 1/2, and the next likeliest ones its shadows."""
+    top = [
+        TopLogprob(token_id=index, logprob=-0.5 - place, token=f"{word}{'~' * place}".encode())
+        for place in range(num_top)
+    ]
+    return TokenLogprob(token_id=index, logprob=-0.5, token=word.encode(), top=top)
 
 
 def host_worker(worker: StandinWorker, address: str) -> ServiceHost:
