@@ -2,35 +2,36 @@
 
 The template is code that came with the weights, so it runs in a sandbox. Messages are data: a
 control token spelled in one is broken up by a marker before rendering, and put together again,
-as plain text, by the tokenizer.
+as plain text, by the tokenizer. So are tools and calls.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import jinja2
+import jinja2.meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from edgelora.errors import InvalidRequestError
+from edgelora.v1.generation_pb2 import ChatMessage
 from services.chassis.base_model import read_object
+from services.chassis.tool_call_text import OPEN
+from services.inference.tool_prompt import (
+    OfferedTool,
+    plain_turns,
+    template_tools,
+    template_turn,
+)
 
 FILE_NAME = "tokenizer_config.json"
 _MARKER_DIGITS = 24
 _FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a template's own code may raise on a conversation it was not written for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One turn. `role` was checked, `content` is whatever the user wrote."""
-
-    role: str
-    content: str
 
 
 class _RefusedError(Exception):
@@ -51,7 +52,12 @@ class ChatTemplate:
             extensions=["jinja2.ext.loopcontrols"],
         )
         environment.globals["raise_exception"] = _refuse
+        # Jinja's own escapes what HTML would misread.
+        environment.filters["tojson"] = _to_json
         self._template = environment.from_string(source)
+        names = jinja2.meta.find_undeclared_variables(environment.parse(source))
+        self.knows_tools = "tools" in names and OPEN in source
+        """Whether it tells the model of tools, and of calls in the form they are read in."""
         self._control_tokens = control_tokens
         self._heads = {token[:cut] for token in control_tokens for cut in range(1, len(token))}
         self._tails = {token[cut:] for token in control_tokens for cut in range(1, len(token))}
@@ -76,21 +82,27 @@ class ChatTemplate:
         }
         return cls(source, control_tokens, constants)
 
-    def render(self, messages: Sequence[Message]) -> tuple[str, str]:
+    def render(
+        self, messages: Sequence[ChatMessage], tools: Sequence[OfferedTool] = ()
+    ) -> tuple[str, str]:
         """Returns the prompt up to the assistant's turn, and the marker it is to be read with.
 
-        Raises InvalidRequestError when the template refuses the conversation.
+        `messages` were checked. Raises InvalidRequestError when the template refuses them.
         """
         # Nobody can write what nobody knows yet.
         marker = str(secrets.randbelow(10**_MARKER_DIGITS)).zfill(_MARKER_DIGITS)
-        turns = [
-            {"role": message.role, "content": self._neutralised(message.content, marker)}
-            for message in messages
-        ]
+
+        def safe(text: str) -> str:
+            return self._neutralised(text, marker)
+
+        names: dict[str, Any] = dict(self._constants)
+        if self.knows_tools:
+            names["messages"] = [template_turn(message, safe) for message in messages]
+            names["tools"] = template_tools(tools, safe) or None
+        else:
+            names["messages"] = plain_turns(messages, tools, safe)
         try:
-            text = self._template.render(
-                messages=turns, add_generation_prompt=True, **self._constants
-            )
+            text = self._template.render(add_generation_prompt=True, **names)
         except (_RefusedError, jinja2.TemplateError, *_FAULTS):
             raise InvalidRequestError(
                 "messages: the model's chat template refuses this conversation: "
@@ -113,6 +125,10 @@ def _spelling(token: object) -> str | None:
     if isinstance(token, dict):
         token = token.get("content")
     return token if isinstance(token, str) else None
+
+
+def _to_json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _refuse(_message: str) -> NoReturn:

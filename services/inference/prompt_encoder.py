@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 from edgelora.errors import InvalidRequestError, PromptTooLongError
-from edgelora.v1.generation_pb2 import GenerationInput
+from edgelora.v1.generation_pb2 import Conversation, GenerationInput, ToolUse
 from services.chassis.generation_limits import check_conversation, check_prompt
-from services.inference.chat_template import ChatTemplate, Message
+from services.chassis.tool_limits import may_call
+from services.inference.chat_template import ChatTemplate
 from services.inference.low_priority import lower_thread_priority
 from services.inference.tokenizer import TextTokenizer
+from services.inference.tool_prompt import OfferedTool
 
 MAX_CHARS_PER_CONTEXT_TOKEN = 16
 """No text averages more characters a token; longer ones are refused without being read."""
@@ -38,6 +41,7 @@ class PromptEncoder:
     async def encode(self, source: GenerationInput, *, is_urgent: bool = True) -> list[int]:
         """Token ids of the prompt, leaving room for at least one token of output.
 
+        Its tools were checked.
         Raises InvalidRequestError, or PromptTooLongError with both numbers.
         """
         marker: str | None = None
@@ -47,16 +51,16 @@ class PromptEncoder:
                 text = source.prompt
                 self._check_length(len(text))
             case "conversation":
-                messages = source.conversation.messages
-                check_conversation(messages)
-                self._check_length(sum(len(message.content) for message in messages))
+                conversation = source.conversation
+                check_conversation(conversation.messages)
+                self._check_length(_num_chars(conversation))
                 if self._template is None:
                     raise InvalidRequestError(
                         "messages: this model has no chat template: send a prompt instead",
                         field="messages",
                     )
-                turns = [Message(message.role, message.content) for message in messages]
-                text, marker = self._template.render(turns)
+                offered = _offered(conversation.tools)
+                text, marker = self._template.render(conversation.messages, offered)
             case _:
                 raise InvalidRequestError(
                     "input: a prompt or a conversation is required", field="input"
@@ -104,3 +108,23 @@ class PromptEncoder:
                     "max_tokens": str(self._max_sequence_tokens),
                 },
             )
+
+
+def _num_chars(conversation: Conversation) -> int:
+    return sum(
+        len(message.content) + sum(len(call.arguments_json) for call in message.tool_calls)
+        for message in conversation.messages
+    ) + sum(len(tool.description) + len(tool.parameters_json) for tool in conversation.tools.tools)
+
+
+def _offered(tools: ToolUse) -> list[OfferedTool]:
+    if not may_call(tools):
+        return []
+    return [
+        OfferedTool(
+            tool.name,
+            tool.description,
+            json.loads(tool.parameters_json) if tool.parameters_json else {"type": "object"},
+        )
+        for tool in tools.tools
+    ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from edgelora.errors import InvalidRequestError, PromptTooLongError
 from edgelora.v1.generation_pb2 import ChatMessage, Conversation, GenerationInput
-from services.inference.chat_template import ChatTemplate, Message
+from services.inference.chat_template import ChatTemplate
 from services.inference.model_files import canary_token_ids, read_eos_token_ids
 from services.inference.prompt_encoder import PromptEncoder
 from services.inference.tokenizer import TextTokenizer
@@ -30,7 +30,9 @@ def template(source=CHAT_TEMPLATE, **constants):
 
 
 def chat_ids(*turns, source=CHAT_TEMPLATE):
-    text, marker = template(source).render([Message(*turn) for turn in turns])
+    text, marker = template(source).render(
+        [ChatMessage(role=role, content=content) for role, content in turns]
+    )
     return TOKENIZER.encode_rendered(text, marker)
 
 
@@ -115,7 +117,7 @@ def test_added_tokens_that_are_not_marked_special_are_control_tokens_too_T19():
 def test_a_template_can_do_nothing_but_render_X07_X08(source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidRequestError) as caught:
-        template(source).render([Message("user", "hi")])
+        template(source).render([ChatMessage(role="user", content="hi")])
     assert caught.value.field == "messages"
     assert "secret" not in caught.value.message
     assert list(tmp_path.iterdir()) == []
@@ -126,7 +128,9 @@ def test_templates_that_trim_and_loop_work_as_written():
         "{% for message in messages %}{% if loop.first %}{{ bos_token }}{% endif %}"
         "{{ message['content'] | trim }};{% endfor %}"
     )
-    text, marker = template(source, bos_token="<|endoftext|>").render([Message("user", "  hi  ")])
+    text, marker = template(source, bos_token="<|endoftext|>").render(
+        [ChatMessage(role="user", content="  hi  ")]
+    )
     assert text.replace(marker, "") == "<|endoftext|>hi;"
 
 
