@@ -10,14 +10,16 @@ from typing import Any
 
 import grpc
 
-from edgelora.errors import DeadlineExceededError
+from edgelora.errors import DeadlineExceededError, EdgeLoraError
 from edgelora.v1 import admin_service_pb2 as pb
 from edgelora.v1 import admin_service_pb2_grpc as rpc
 from edgelora.v1.monitor_service_pb2 import DeviceReport, ReportReadingsRequest
 from services.chassis.channel import call_metadata
 from services.chassis.claims import seal_device_report
 from services.chassis.device_report import check_device_report
+from services.chassis.logs import get_logger
 from services.chassis.sealing import Sealer, boot_clock_s
+from services.gateway.grants import Grants
 from services.gateway.roles import Role
 from services.gateway.tenant import Tenant, TenantQuotas
 from services.gateway.tenant_messages import (
@@ -25,9 +27,11 @@ from services.gateway.tenant_messages import (
     key_message,
     role_of,
     tenant_message,
+    usage_message,
 )
 from services.gateway.tenant_registry import TenantRegistry
 from services.gateway.upstream import Upstream, errors_of, unavailable
+from services.gateway.usage import Usage
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 _REPORT_S = 2.0
@@ -37,8 +41,17 @@ _REPORT_S = 2.0
 class AdminServicer(rpc.AdminServiceServicer):
     """The operator's gRPC face."""
 
-    def __init__(self, registry: TenantRegistry, upstream: Upstream, sealer: Sealer) -> None:
+    def __init__(
+        self,
+        registry: TenantRegistry,
+        grants: Grants,
+        usage: Usage,
+        upstream: Upstream,
+        sealer: Sealer,
+    ) -> None:
         self._registry = registry
+        self._grants = grants
+        self._usage = usage
         self._upstream = upstream
         self._sealer = sealer
 
@@ -81,8 +94,13 @@ class AdminServicer(rpc.AdminServiceServicer):
     async def RevokeTenant(
         self, request: pb.RevokeTenantRequest, context: _Context
     ) -> pb.RevokeTenantResponse:
-        """Voids a tenant and its keys at once."""
+        """Voids a tenant and its keys at once, and ends the grants it gave and was given."""
         tenant = self._registry.revoke(request.tenant_id)
+        try:
+            await self._grants.end_those_of_revoked()
+        except EdgeLoraError as error:
+            # The tenant is out already, and its grants end when the store can be asked.
+            get_logger().warning("grants_not_ended", error=type(error).__name__)
         return pb.RevokeTenantResponse(tenant=tenant_message(tenant))
 
     async def CreateKey(
@@ -105,6 +123,35 @@ class AdminServicer(rpc.AdminServiceServicer):
         """Voids one key at once."""
         key = self._registry.revoke_key(request.tenant_id, request.key_id)
         return pb.RevokeKeyResponse(key=key_message(key))
+
+    async def GrantAdapter(
+        self, request: pb.GrantAdapterRequest, context: _Context
+    ) -> pb.GrantAdapterResponse:
+        """Lets a tenant use an adapter of another one."""
+        return pb.GrantAdapterResponse(grant=await self._grants.grant(request))
+
+    async def WithdrawAdapter(
+        self, request: pb.WithdrawAdapterRequest, context: _Context
+    ) -> pb.WithdrawAdapterResponse:
+        """Ends a grant."""
+        await self._grants.withdraw(request.tenant_id, request.digest)
+        return pb.WithdrawAdapterResponse()
+
+    async def ListGrants(
+        self, request: pb.ListGrantsRequest, context: _Context
+    ) -> pb.ListGrantsResponse:
+        """Lists the grants to a tenant, or to all."""
+        return pb.ListGrantsResponse(grants=await self._grants.list(request.tenant_id))
+
+    async def GetUsage(self, request: pb.GetUsageRequest, context: _Context) -> pb.GetUsageResponse:
+        """Tells what one tenant has used, or each that used anything."""
+        totals = self._usage.totals()
+        if request.tenant_id:
+            self._registry.get(request.tenant_id)
+            totals = {name: total for name, total in totals.items() if name == request.tenant_id}
+        return pb.GetUsageResponse(
+            totals=[usage_message(name, totals[name], self._usage) for name in sorted(totals)]
+        )
 
     async def ReportDevice(
         self, request: pb.ReportDeviceRequest, context: _Context

@@ -27,7 +27,8 @@ class GatewayConfig:
     admin_address: str
     """ADMIN_ADDRESS: unix socket of the AdminService. Never a network address."""
     directory: Path
-    """DIRECTORY: holds tenants.sqlite (keys, hashed) and quota.sqlite (what is left of quotas)."""
+    """DIRECTORY: holds tenants.sqlite (keys, hashed) and quota.sqlite (what is left of quotas)
+    and usage.sqlite (what was used)."""
     scheduler_address: str
     """SCHEDULER_ADDRESS"""
     store_address: str
@@ -51,6 +52,9 @@ class GatewayConfig:
     """HEALTH_INTERVAL: pause between two looks at the health of a service, default 500ms."""
     max_upload_bytes: int
     """MAX_UPLOAD: largest weights file of an adapter, default 512MiB."""
+    power_watts: float | None
+    """POWER_WATTS: what the node draws while the engine computes, for estimates of energy; 0 or
+    absent: unknown."""
     http_address: str
     """HTTP_ADDRESS: where tenants connect over HTTP, default 127.0.0.1:8080."""
     http_limits: HttpLimits
@@ -85,6 +89,7 @@ class GatewayConfig:
             install_deadline_s=settings.duration_s("INSTALL_DEADLINE", 3600.0),
             client_stall_s=client_stall_s,
             health_interval_s=settings.duration_s("HEALTH_INTERVAL", 0.5),
+            power_watts=settings.number("POWER_WATTS", 0.0, low=0.0, high=100_000.0) or None,
             http_address=settings.text("HTTP_ADDRESS", "127.0.0.1:8080"),
             http_limits=_http_limits(settings, client_stall_s),
             operator_http_address=settings.text("OPERATOR_HTTP_ADDRESS", "127.0.0.1:8081"),

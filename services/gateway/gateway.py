@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from edgelora.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
@@ -12,7 +13,7 @@ from edgelora.v1.gateway_service_pb2_grpc import add_GatewayServiceServicer_to_s
 from services.chassis.interceptor import DeadlinePolicy
 from services.chassis.sealing import Sealer
 from services.chassis.server import ServiceHost
-from services.gateway import quota_ledger, tenant_registry
+from services.gateway import quota_ledger, tenant_registry, usage_ledger
 from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.admin_servicer import AdminServicer
 from services.gateway.authentication import Authentication
@@ -21,6 +22,7 @@ from services.gateway.dashboard.sampler import Sampler
 from services.gateway.deadline import Deadlines
 from services.gateway.front_door import FrontDoor
 from services.gateway.generation import Generations
+from services.gateway.grants import Grants
 from services.gateway.http.listener import HttpListener
 from services.gateway.http.operator_app import operator_app
 from services.gateway.http.tenant_app import tenant_app
@@ -35,7 +37,8 @@ from services.gateway.session_memory import SessionMemory
 from services.gateway.tenant_registry import TenantRegistry
 from services.gateway.upload import UploadRelay
 from services.gateway.upstream import Upstream
-from services.gateway.usage import UsageCounters
+from services.gateway.usage import Usage
+from services.gateway.usage_ledger import UsageLedger
 
 if TYPE_CHECKING:
     from services.gateway.metrics import GatewayMetrics
@@ -79,7 +82,8 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         on_change=public.set_ready,
         interval_s=config.health_interval_s,
     )
-    quota, usage = Quota(ledger), UsageCounters()
+    usage_kept = UsageLedger(config.directory / usage_ledger.FILE_NAME)
+    quota, usage = Quota(ledger), Usage(usage_kept.load(), power_watts=config.power_watts)
     sealer = Sealer(config.seal_key)
     node = NodeReadings(upstream, readiness, sealer, inference_address=config.inference_address)
     sampler = Sampler(node, readiness)
@@ -87,13 +91,14 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
     generations = Generations(
         upstream,
         quota,
-        usage,
         require_active=authentication.require_active,
         stall_s=config.client_stall_s,
-        observers=[sampler.observe, *([metrics.note_end] if metrics else [])],
+        observers=[sampler.observe, usage.note_end, *([metrics.note_end] if metrics else [])],
     )
     if metrics:
         metrics.watch(generations, readiness, authentication)
+    usage.watch(generations.used)
+    grants = Grants(registry, upstream, sealer)
     installations = Installations(upstream, quota, stall_s=config.client_stall_s)
     door = FrontDoor(
         authentication=authentication,
@@ -118,7 +123,7 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
     public.add(add_GatewayServiceServicer_to_server, servicer, "edgelora.v1.GatewayService")
     admin.add(
         add_AdminServiceServicer_to_server,
-        AdminServicer(registry, upstream, sealer),
+        AdminServicer(registry, grants, usage, upstream, sealer),
         "edgelora.v1.AdminService",
     )
     tenants = tenant_app(door, catalogue, status)
@@ -144,7 +149,11 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
             try:
                 # Entered last, so that it is the one that hears SIGTERM.
                 async with public.serving(), asyncio.TaskGroup() as group:
-                    watches = [group.create_task(readiness.run())]
+                    watches = [
+                        group.create_task(readiness.run()),
+                        group.create_task(grants.run()),
+                        group.create_task(usage_ledger.keep(usage, usage_kept)),
+                    ]
                     if config.operator_key is not None:
                         watches.append(group.create_task(sampler.run()))
                     yield public
@@ -153,9 +162,12 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
             finally:
                 await generations.drain()
                 await installations.drain()
+                with suppress(sqlite3.Error):
+                    usage_kept.save(usage.totals())
     finally:
         registry.close()
         ledger.close()
+        usage_kept.close()
 
 
 def _metrics(config: GatewayConfig) -> GatewayMetrics | None:

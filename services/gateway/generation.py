@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 
 import structlog
@@ -23,7 +23,7 @@ from services.gateway.ended_generation import EndedGeneration, EndObserver
 from services.gateway.generation_run import GenerationRequest, GenerationRun
 from services.gateway.quota import Quota
 from services.gateway.upstream import Upstream
-from services.gateway.usage import UsageCounters
+from services.gateway.usage import Used
 
 _DRAIN_S = 5.0
 
@@ -69,7 +69,6 @@ class Generations:
         self,
         upstream: Upstream,
         quota: Quota,
-        usage: UsageCounters,
         *,
         require_active: Callable[[Caller], None],
         stall_s: float,
@@ -77,7 +76,6 @@ class Generations:
     ) -> None:
         self._upstream = upstream
         self._quota = quota
-        self._usage = usage
         self._require_active = require_active
         self._stall_s = stall_s
         self._observers = observers
@@ -89,6 +87,18 @@ class Generations:
     def num_running(self) -> int:
         """Generations that have not ended."""
         return len(self._running)
+
+    def used(self) -> Iterator[tuple[str, Used]]:
+        """Tenant and use so far of every generation that runs."""
+        for (tenant_id, _), run in self._running.items():
+            yield (
+                tenant_id,
+                Used(
+                    num_requests=1,
+                    num_prompt_tokens=run.num_prompt_tokens,
+                    num_output_tokens=run.num_output_tokens,
+                ),
+            )
 
     def start(
         self, caller: Caller, request: GenerationRequest, *, budget_s: float
@@ -102,7 +112,6 @@ class Generations:
         except EdgeLoraError as error:
             self._tell(_refused(caller, request, error))
             raise
-        self._usage.of(caller.tenant.tenant_id).num_requests += 1
         delivery = Delivery[GenerationEvent](stall_s=self._stall_s)
         run = GenerationRun(
             caller,
@@ -148,10 +157,6 @@ class Generations:
         run.stop()
         self._running.pop(name, None)
         self._quota.settle(reservation, run.num_prompt_tokens + run.num_output_tokens)
-        counters = self._usage.of(reservation.tenant_id)
-        counters.num_ended += 1
-        counters.num_prompt_tokens += run.num_prompt_tokens
-        counters.num_output_tokens += run.num_output_tokens
         self._keep(asyncio.create_task(run.end()))
         error = (
             CancelledRequestError("the request was cancelled")

@@ -9,14 +9,15 @@ from services.gateway.node_readings import NodeReadings
 from services.gateway.quota import Quota
 from services.gateway.readiness import Readiness
 from services.gateway.tenant import Tenant
-from services.gateway.usage import UsageCounters
+from services.gateway.tenant_messages import duration
+from services.gateway.usage import Usage
 
 
 class NodeStatus:
     """Answers GetStatus."""
 
     def __init__(
-        self, node: NodeReadings, readiness: Readiness, quota: Quota, usage: UsageCounters
+        self, node: NodeReadings, readiness: Readiness, quota: Quota, usage: Usage
     ) -> None:
         self._node = node
         self._readiness = readiness
@@ -49,13 +50,18 @@ class NodeStatus:
 
     def usage(self, tenant: Tenant) -> pb.TenantUsage:
         """What the tenant used, and what it may."""
-        counters = self._usage.of(tenant.tenant_id)
+        used, quotas = self._usage.of(tenant.tenant_id), tenant.quotas
         return pb.TenantUsage(
             tenant_id=tenant.tenant_id,
-            num_requests=counters.num_requests,
-            num_prompt_tokens=counters.num_prompt_tokens,
-            num_output_tokens=counters.num_output_tokens,
+            num_requests=used.num_requests,
+            num_prompt_tokens=used.num_prompt_tokens,
+            num_output_tokens=used.num_output_tokens,
             num_running=self._quota.num_running(tenant.tenant_id),
-            max_concurrent_requests=tenant.quotas.max_concurrent_requests,
-            max_tokens_per_minute=tenant.quotas.max_tokens_per_minute,
+            max_concurrent_requests=quotas.max_concurrent_requests,
+            max_tokens_per_minute=quotas.max_tokens_per_minute,
+            engine_time=duration(used.engine_s),
+            energy_joules=self._usage.energy_joules(used),
+            max_requests_per_minute=quotas.max_requests_per_minute,
+            max_adapters=quotas.max_adapters,
+            max_adapter_bytes=quotas.max_adapter_bytes,
         )

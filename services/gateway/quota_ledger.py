@@ -13,6 +13,7 @@ from pathlib import Path
 
 from services.gateway.admission import Balance
 from services.gateway.boot import boot_id
+from services.gateway.ledger_file import open_ledger
 
 FILE_NAME = "quota.sqlite"
 _SCHEMA = """
@@ -33,7 +34,7 @@ class QuotaLedger:
 
     def __init__(self, path: Path, this_boot: str | None = None) -> None:
         self._boot_id = this_boot or boot_id()
-        self._database = _open(path)
+        self._database = open_ledger(path, _prepare)
 
     def close(self) -> None:
         """Closes the file."""
@@ -62,29 +63,9 @@ class QuotaLedger:
         )
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    try:
-        return _connect(path)
-    except sqlite3.OperationalError:
-        raise  # locked or not allowed, which says nothing of what it holds
-    except sqlite3.DatabaseError:
-        # Torn by a power cut: set it aside for whoever wants to look, and start anew.
-        path.replace(path.with_suffix(".damaged"))
-        for suffix in ("-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        return _connect(path)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, isolation_level=None)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = OFF")
-        database.execute(_SCHEMA)
-        columns = {row[1] for row in database.execute("PRAGMA table_info(balances)")}
-        if "requests" not in columns:
-            database.execute(_ADD_REQUESTS)
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database
+def _prepare(database: sqlite3.Connection) -> None:
+    database.execute("PRAGMA synchronous = OFF")
+    database.execute(_SCHEMA)
+    columns = {row[1] for row in database.execute("PRAGMA table_info(balances)")}
+    if "requests" not in columns:
+        database.execute(_ADD_REQUESTS)

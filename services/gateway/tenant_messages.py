@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from edgelora.errors import InvalidRequestError
 from edgelora.v1 import admin_service_pb2 as pb
 from services.gateway.roles import Role
 from services.gateway.tenant import ApiKey, Tenant, TenantQuotas
+from services.gateway.usage import Usage, UsageTotal
 
 _QUOTAS = tuple(field.name for field in pb.TenantQuotas.DESCRIPTOR.fields)
 
@@ -58,6 +60,28 @@ def changed_quotas(
     return replace(
         quotas, **{name: getattr(message, name) for name in names if message.HasField(name)}
     )
+
+
+def usage_message(tenant_id: str, total: UsageTotal, usage: Usage) -> pb.UsageTotal:
+    """What a tenant has used."""
+    used = total.used
+    return pb.UsageTotal(
+        tenant_id=tenant_id,
+        num_requests=used.num_requests,
+        num_refused=used.num_refused,
+        num_prompt_tokens=used.num_prompt_tokens,
+        num_output_tokens=used.num_output_tokens,
+        engine_time=duration(used.engine_s),
+        energy_joules=usage.energy_joules(used),
+        since=timestamp(total.since_s),
+    )
+
+
+def duration(seconds: float) -> Duration:
+    """A time span as a message."""
+    message = Duration()
+    message.FromMicroseconds(round(seconds * 1_000_000))
+    return message
 
 
 def timestamp(unix_s: float) -> Timestamp:

@@ -120,6 +120,13 @@ class TenantRegistry:
             raise NotFoundError("there is no such tenant: list the tenants", field="tenant_id")
         return tenant_of(row)
 
+    def is_valid(self, tenant_id: str) -> bool:
+        """Whether there is such a tenant and it is not revoked."""
+        row = self._database.execute(
+            "SELECT 1 FROM tenants WHERE tenant_id = ? AND revoked_at_s IS NULL", (tenant_id,)
+        ).fetchone()
+        return row is not None
+
     def list(self) -> list[Tenant]:
         """All tenants, by id."""
         rows = self._database.execute(f"SELECT {TENANT_COLUMNS} FROM tenants ORDER BY tenant_id")  # noqa: S608 - a constant
