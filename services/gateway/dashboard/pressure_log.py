@@ -39,7 +39,7 @@ class PressureLog:
         self._levels: dict[str, int] = {}
 
     def add(self, now_unix_s: float, pressure: DevicePressure | None) -> None:
-        """Compares with the last state. The first one is a change from nothing, once it is known."""
+        """Compares with the last state. The first one that is known is a change too."""
         if pressure is None and not self._levels:
             return
         for name, dimension in dimension_pressures(pressure).items():
