@@ -38,7 +38,8 @@ class ComposeProcesses:
     def __init__(self, directory, home):
         """`directory`: for everything they write; `home`: what the `models` volume holds."""
         self.directory = directory
-        self.services = load_compose()["services"]
+        containers = load_compose()["services"]
+        self.services = {name: c for name, c in containers.items() if "profiles" not in c}
         self.processes = {}
         self._ports = {}
         subprocess.run(

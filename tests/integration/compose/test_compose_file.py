@@ -16,7 +16,9 @@ from tests.support.compose_file import ROOT, interpolated_text, load_compose
 pytestmark = pytest.mark.integration
 
 COMPOSE = load_compose()
-SERVICES = COMPOSE["services"]
+CONTAINERS = COMPOSE["services"]
+SERVICES = {name: each for name, each in CONTAINERS.items() if "profiles" not in each}
+"""What starts without a profile."""
 OUR_SERVICES = ("gateway", "scheduler", "adapter_store", "inference", "monitor")
 ONLY_LOCAL = {"EDGELORA_INFERENCE_SHARED_BLOB_DIRECTORY", "EDGELORA_MONITOR_RUN_DIRECTORY"}
 """Settings that make sense only where all processes see each other's files."""
@@ -30,7 +32,10 @@ def validate(document):
 
 
 def test_the_file_follows_the_compose_specification():
-    assert set(validate(COMPOSE).service_names()) == {*OUR_SERVICES, "redis", "model"}
+    assert set(validate(COMPOSE).service_names()) == {
+        *(*OUR_SERVICES, "redis", "model"),
+        *("prometheus", "grafana"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -58,9 +63,9 @@ def test_all_five_services_run_as_their_modules():
         assert importlib.util.find_spec(f"services.{name}.__main__") is not None
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", CONTAINERS)
 def test_every_container_is_locked_down(name):
-    service = SERVICES[name]
+    service = CONTAINERS[name]
     uid, gid = service["user"].split(":")
     assert int(uid) > 0
     assert int(gid) > 0
@@ -74,9 +79,9 @@ def test_every_container_is_locked_down(name):
     assert all(not volume.startswith(("/", ".", "~")) for volume in service.get("volumes", []))
 
 
-@pytest.mark.parametrize("name", [*OUR_SERVICES, "redis"])
+@pytest.mark.parametrize("name", [*OUR_SERVICES, "redis", "prometheus", "grafana"])
 def test_every_server_has_a_health_check_and_is_restarted(name):
-    service = SERVICES[name]
+    service = CONTAINERS[name]
     assert service["healthcheck"]["test"][0] in ("CMD", "CMD-SHELL")
     assert service["restart"] == "unless-stopped"
     if name in OUR_SERVICES:
@@ -87,7 +92,7 @@ def test_every_server_has_a_health_check_and_is_restarted(name):
 
 
 def test_nothing_starts_before_what_it_needs_is_healthy():
-    for service in SERVICES.values():
+    for service in CONTAINERS.values():
         for needed, how in service.get("depends_on", {}).items():
             wanted = "service_completed_successfully" if needed == "model" else "service_healthy"
             assert how == {"condition": wanted}
@@ -97,7 +102,7 @@ def test_only_the_gateway_is_published_and_on_loopback():
     assert [name for name in SERVICES if "ports" in SERVICES[name]] == ["gateway"]
     ports = [50051, 8080, 8081]
     assert SERVICES["gateway"]["ports"] == [f"127.0.0.1:{port}:{port}" for port in ports]
-    assert not any("expose" in service for service in SERVICES.values())
+    assert not any("expose" in service for service in CONTAINERS.values())
 
 
 def test_only_the_gateway_is_on_a_network_with_a_way_out():
@@ -120,9 +125,12 @@ def test_only_the_adapter_store_reaches_redis():
 
 
 def test_secrets_are_files_and_never_values():
-    assert set(COMPOSE["secrets"]) == {"seal_key", "operator_key", "redis_password", "redis_acl"}
+    assert set(COMPOSE["secrets"]) == {
+        *("seal_key", "operator_key", "redis_password", "redis_acl"),
+        "grafana_password",
+    }
     assert all(set(secret) == {"file"} for secret in COMPOSE["secrets"].values())
-    for service in SERVICES.values():
+    for service in CONTAINERS.values():
         for variable, value in service.get("environment", {}).items():
             if re.search(r"KEY|PASSWORD|SECRET|TOKEN", variable):
                 assert variable.endswith("_FILE")
@@ -130,6 +138,28 @@ def test_secrets_are_files_and_never_values():
     assert SERVICES["monitor"]["secrets"] == ["seal_key"]
     assert SERVICES["redis"]["secrets"] == ["redis_acl"]
     assert SERVICES["inference"]["secrets"] == ["seal_key"]
+
+
+def test_metrics_are_off_unless_asked_for_and_read_by_nobody_outside_T20():
+    for name in OUR_SERVICES:
+        prefix = "STORE" if name == "adapter_store" else name.upper()
+        assert SERVICES[name]["environment"][f"EDGELORA_{prefix}_METRICS_ADDRESS"] == ""
+    added = {name: CONTAINERS[name] for name in CONTAINERS if name not in SERVICES}
+    assert set(added) == {"prometheus", "grafana"}
+    for container in added.values():
+        assert container["profiles"] == ["metrics"]
+        assert all(port.startswith("127.0.0.1:") for port in container["ports"])
+    # Neither reaches Redis, and Grafana reaches nothing but Prometheus.
+    assert added["prometheus"]["networks"] == ["metrics", "control"]
+    assert added["grafana"]["networks"] == ["metrics"]
+
+
+def test_the_configuration_of_the_profile_is_there():
+    files = [Path(config["file"]) for config in COMPOSE["configs"].values()]
+    assert files
+    assert all((ROOT / file).is_file() for file in files)
+    used = {config["source"] for each in CONTAINERS.values() for config in each.get("configs", [])}
+    assert used == set(COMPOSE["configs"])
 
 
 def test_redis_keeps_no_default_user_and_the_stores_own_rights_T21():
@@ -181,6 +211,7 @@ def test_the_settings_are_those_of_the_local_stack():
             router_file=None,
             gateway_dir=paths,
             pids_dir=paths,
+            metrics_addresses=dict.fromkeys(OUR_SERVICES, "127.0.0.1:0"),
         )
     )
     for name in OUR_SERVICES:
