@@ -10,15 +10,22 @@ from edgelora.adapter_names import AUTO
 from edgelora.errors import ServiceUnavailableError
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterStrength
-from edgelora.v1.generation_pb2 import Conversation, GenerationInput, PriorityClass
+from edgelora.v1.generation_pb2 import (
+    Conversation,
+    GenerationInput,
+    GenerationOptions,
+    PriorityClass,
+)
 from edgelora.v1.inference_service_pb2 import GetModelResponse
 from services.chassis.generation_limits import DEFAULT_MAX_TOKENS, check_session
+from services.chassis.tool_limits import may_call
 from services.gateway import token_estimate, validation
 from services.gateway.authentication import Authentication, Caller, Metadata
 from services.gateway.deadline import Deadlines
 from services.gateway.generation import Generations, GenerationStream
 from services.gateway.generation_run import GenerationRequest
 from services.gateway.readiness import Readiness
+from services.gateway.roles import Role, require
 from services.gateway.session_memory import SessionMemory
 
 _CLAIM_SLACK_S = 30.0
@@ -78,9 +85,11 @@ class FrontDoor:
         """Starts the continuation of a prompt; `remaining_s` is the client's own deadline.
 
         The reader cancels the stream when it stops reading, however it ends.
-        Raises InvalidRequestError, QuotaExceededError, ServiceUnavailableError.
+        Raises InvalidRequestError, PermissionDeniedError, QuotaExceededError and
+        ServiceUnavailableError.
         """
         validation.check_generate(request)
+        _check_trust(caller, request.options)
         wanted = self._wanted(request, GenerationInput(prompt=request.prompt), [request.prompt], 1)
         return self._start(caller, wanted, remaining_s)
 
@@ -89,11 +98,13 @@ class FrontDoor:
     ) -> GenerationStream:
         """Starts the answer to a conversation; see `generate`."""
         validation.check_chat(request)
+        _check_trust(caller, request.options)
+        conversation = Conversation(messages=request.messages, tools=request.tools)
         wanted = self._wanted(
             request,
-            GenerationInput(conversation=Conversation(messages=request.messages)),
-            token_estimate.conversation_texts(request.messages),
-            len(request.messages),
+            GenerationInput(conversation=conversation),
+            token_estimate.conversation_texts(conversation),
+            token_estimate.num_frames(conversation),
         )
         return self._start(caller, wanted, remaining_s)
 
@@ -146,13 +157,29 @@ class FrontDoor:
             estimated_tokens=min(likely + max_tokens, context_tokens),
             reserved_tokens=min(most + max_tokens, context_tokens),
             user=request.user,
-            routing_text=_routing_text(request, texts[-1]),
+            routing_text=_routing_text(request, _question(generation_input)),
             degradation=request.degradation,
+            may_call_tools=may_call(generation_input.conversation.tools),
             session=request.session,
         )
+
+
+def _check_trust(caller: Caller, options: GenerationOptions) -> None:
+    """Expressions and grammars of a tenant's own are for trusted ones: they can be made to take all
+    the time that one step may take."""
+    if options.constraint.WhichOneof("kind") in ("regex", "lark"):
+        require(caller, Role.TRUSTED)
 
 
 def _routing_text(request: pb.GenerateRequest | pb.ChatRequest, question: str) -> str:
     """The end of what the user asked; empty where the request names its adapters."""
     is_auto = any(selection.adapter == AUTO for selection in request.adapters)
     return question.strip()[-_MAX_ROUTING_CHARS:] if is_auto else ""
+
+
+def _question(source: GenerationInput) -> str:
+    """What the user said last."""
+    if not source.HasField("conversation"):
+        return source.prompt
+    messages = source.conversation.messages
+    return next((each.content for each in reversed(messages) if each.role == "user"), "")

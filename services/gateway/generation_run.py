@@ -19,7 +19,7 @@ from edgelora.errors import (
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.degradation_pb2 import DegradationPreference, DegradationStep
-from edgelora.v1.generation_pb2 import GenerationInput, GenerationOptions, Usage
+from edgelora.v1.generation_pb2 import Delta, GenerationInput, GenerationOptions, Usage
 from edgelora.v1.inference_service_pb2 import (
     Finished,
     InferenceServiceGenerateRequest,
@@ -31,6 +31,7 @@ from services.gateway.authentication import Caller
 from services.gateway.ended_generation import EndedGeneration
 from services.gateway.queue_turn import QueueTurn
 from services.gateway.running_strengths import RunningStrengths
+from services.gateway.tool_calls import ToolCallReader
 from services.gateway.upstream import Upstream
 
 _RECHECK_S = 1.0
@@ -55,6 +56,8 @@ class GenerationRequest:
     """What the router chooses by; empty where the request chose itself. Never logged."""
     degradation: DegradationPreference
     """What to do while the device is under pressure."""
+    may_call_tools: bool = False
+    """Whether the answer may hold calls of tools."""
     session: str = ""
     """Name of the conversation whose computed tokens are kept; empty keeps none."""
 
@@ -84,6 +87,7 @@ class GenerationRun:
         self._first_token_s: float | None = None
         self._turn: QueueTurn | None = None
         self._worker_call: Any = None
+        self._tool_calls = ToolCallReader() if request.may_call_tools else None
         self.strengths = RunningStrengths()
         self.adapter_digests: list[str] = []
         self.degradations: list[str] = []
@@ -104,7 +108,8 @@ class GenerationRun:
         return None if self._first_token_s is None else self._first_token_s - self._accepted_s
 
     async def run(self) -> None:
-        """Emits accepted, deltas, usage and done, in this order; done only for a whole answer.
+        """Emits accepted, deltas and calls, usage and done, in this order; done only for a whole
+        answer.
 
         Accepted comes twice when the device got worse while the request waited.
 
@@ -119,8 +124,13 @@ class GenerationRun:
         self._ticket_s = self._clock()
         self._require_active(self._caller)
         finished = await self._stream(granted)
+        reason = finished.finish_reason
+        if self._tool_calls is not None:
+            for event in self._tool_calls.end(reason):
+                await self._emit(event)
+            reason = self._tool_calls.reason(reason)
         await self._emit(pb.GenerationEvent(usage=self._usage(finished.usage)))
-        done = pb.Done(finish_reason=finished.finish_reason)
+        done = pb.Done(finish_reason=reason)
         if finished.HasField("stop_string"):
             done.stop_string = finished.stop_string
         await self._emit(pb.GenerationEvent(done=done))
@@ -197,12 +207,19 @@ class GenerationRun:
                 case "delta":
                     self._first_token_s = self._first_token_s or self._clock()
                     self.num_output_tokens += len(response.delta.token_ids)
-                    await self._emit(pb.GenerationEvent(delta=response.delta))
+                    await self._emit_delta(response.delta)
                 case "finished":
                     return response.finished
             if self._clock() >= recheck_s:
                 recheck_s = self._clock() + _RECHECK_S
                 self._require_active(self._caller)
+
+    async def _emit_delta(self, delta: Delta) -> None:
+        if self._tool_calls is None:
+            await self._emit(pb.GenerationEvent(delta=delta))
+            return
+        for event in self._tool_calls.read(delta):
+            await self._emit(event)
 
     async def _read(self) -> InferenceServiceGenerateResponse:
         try:
