@@ -68,13 +68,12 @@ class ComposeProcesses:
         names = "|".join(sorted(map(re.escape, places), key=len, reverse=True))
         value = re.sub(rf"(?<![\w/])(?:{names})(?!\w)", lambda match: places[match[0]], value)
         hosts = "|".join([re.escape("0.0.0.0"), *self.services])
-        return re.sub(
-            rf"(?<![\w/.-])({hosts}):(\d+)",
-            lambda match: "127.0.0.1:{}".format(
-                self.port(match[1] if match[1] in self.services else service, match[2])
-            ),
-            value,
-        )
+
+        def local_address(match):
+            name = match[1] if match[1] in self.services else service
+            return f"127.0.0.1:{self.port(name, match[2])}"
+
+        return re.sub(rf"(?<![\w/.-])({hosts}):(\d+)", local_address, value)
 
     def _mounts(self, service):
         """Container path -> directory, by the service's own volumes and tmpfs entries."""
