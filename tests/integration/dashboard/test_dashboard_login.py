@@ -1,8 +1,33 @@
 """Who gets in, and what a page elsewhere can not do."""
 
 import pytest
+import pytest_asyncio
 
-pytestmark = pytest.mark.integration
+from tests.support.dashboard_client import dashboard_client
+from tests.support.gateway_bench import gateway_bench
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway():
+    """One for all tests here: none of them changes what the others see."""
+    async with gateway_bench() as bench:
+        await bench.start()
+        yield bench
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser(gateway):
+    async with dashboard_client(gateway.dashboard_port) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def operator(gateway, browser):
+    assert (await browser.login(gateway.operator_key)).status_code == 303
+    return browser
+
 
 INSIDE = ("/", "/playground", "/dash/stream", "/dash/session", "/static/dashboard.js", "/v1/models")
 

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from edgelora.errors import QuotaExceededError
-from edgelora.v1.monitor_service_pb2 import PressureLevel
 from tests.support.dashboard_client import dashboard_client, node_where
 from tests.support.gateway_bench import gateway_bench
 
@@ -173,8 +172,3 @@ async def test_without_a_key_of_the_operators_there_is_no_dashboard():
         await bench.start(OPERATOR_KEY_FILE="")
         with pytest.raises(OSError):
             await asyncio.open_connection("127.0.0.1", bench.dashboard_port)
-
-
-def test_the_names_of_the_levels_are_those_the_page_knows():
-    names = {name.removeprefix("PRESSURE_LEVEL_").lower() for name in PressureLevel.keys()}
-    assert names == {"unspecified", "unknown", "normal", "elevated", "critical"}
