@@ -13,7 +13,12 @@ from bench.result import BenchError, BenchOptions
 from edgelora.client import AdminClient, EdgeLoraClient
 from edgelora.local_stack.errors import StackError
 from edgelora.local_stack.layout import StackLayout
-from edgelora.local_stack.stack import StackOptions, owned_home, running_stack
+from edgelora.local_stack.stack import (
+    RunningStack,
+    StackOptions,
+    owned_home,
+    running_stack,
+)
 from edgelora.local_stack.supervisor import ServiceState, Supervisor
 from services.chassis.base_model import FILE_NAME, BaseModel
 
@@ -44,6 +49,10 @@ class Deployment:
     adapters: list[PlacedAdapter] = field(default_factory=list)
     pids: Path | None = None
     """Directory of an own stack's `<service>.pid` files."""
+    http_address: str | None = None
+    """Of an own stack, `host:port`."""
+    keys: dict[EdgeLoraClient, str] = field(default_factory=dict)
+    """The API key of each client."""
 
     async def register(self, directory: Path) -> PlacedAdapter:
         """Registers an adapter with the tenant whose turn it is."""
@@ -89,17 +98,25 @@ async def deployment(
     """
     async with AsyncExitStack() as cleanup:
         pids: Path | None = None
+        http_address: str | None = None
         if options.address is not None:
             keys = [_read_key(options)]
             address = options.address
         else:
             settings = {**UNKNOWN_SENSORS, **(environ or {})}
             options.note_settings(settings)
-            address, keys, pids = await cleanup.enter_async_context(
+            stack, keys = await cleanup.enter_async_context(
                 _own_stack(options, settings, num_tenants)
             )
+            address, http_address = stack.state.gateway_address, stack.state.http_address
+            pids = stack.layout.pids
         clients = [await cleanup.enter_async_context(EdgeLoraClient(address, key)) for key in keys]
-        node = Deployment(clients, pids=pids)
+        node = Deployment(
+            clients,
+            pids=pids,
+            http_address=http_address,
+            keys=dict(zip(clients, keys, strict=True)),
+        )
         try:
             yield node
         finally:
@@ -110,7 +127,7 @@ async def deployment(
 @asynccontextmanager
 async def _own_stack(
     options: BenchOptions, environ: Mapping[str, str], num_tenants: int
-) -> AsyncIterator[tuple[str, list[str], Path]]:
+) -> AsyncIterator[tuple[RunningStack, list[str]]]:
     model = load_base_model(options)
 
     def report(name: str, state: ServiceState, note: str) -> None:
@@ -126,12 +143,11 @@ async def _own_stack(
         try:
             with owned_home(layout):
                 supervisor = Supervisor(logs=layout.logs, pids=layout.pids, report=report)
-                choice = StackOptions(model=model.name, port=0)
+                choice = StackOptions(model=model.name, port=0, http_port=0, dashboard_port=0)
                 async with running_stack(
                     layout, choice, {**os.environ, **environ}, supervisor
                 ) as stack:
-                    keys = await _create_tenants(stack.state.admin_address, num_tenants)
-                    yield stack.state.gateway_address, keys, layout.pids
+                    yield stack, await _create_tenants(stack.state.admin_address, num_tenants)
         except StackError as error:
             raise BenchError(f"the stack cannot be started: {error}") from error
 

@@ -27,6 +27,7 @@ _SECTIONS = {
     "sampling": "Choosing tokens",
     "worker": "A worker: start, memory, idle",
     "first-token": "First token",
+    "doors": "gRPC beside HTTP",
     "end-to-end": "End to end",
     "serve": "Open-loop load",
     "scale": "Many adapters",
