@@ -79,7 +79,8 @@ async def _drain(state: ServerState) -> None:
 def _bind(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small pieces at once only over what names its protocol: TCP_NODELAY.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host.strip("[]"), int(port)))
