@@ -27,7 +27,8 @@ class OpenAiNode:
         self.worker = bench.worker
         self.digest = digest
         """Of the adapter."""
-        self.url = f"http://127.0.0.1:{bench.http_port}/v1"
+        self.root = f"http://127.0.0.1:{bench.http_port}"
+        self.url = f"{self.root}/v1"
 
     @property
     def key(self) -> str:

@@ -25,6 +25,8 @@ from services.gateway.http.limits import HttpLimits
 from services.gateway.http.presence import while_connected
 
 REQUEST_ID_HEADER = "x-request-id"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Others are what somebody typed, and not logged."""
 ResultT = TypeVar("ResultT")
 
 
@@ -124,7 +126,7 @@ def _logged(request_id: str, scope: Scope) -> Iterator[_Outcome]:
         route = scope.get("route")
         get_logger().info(
             "http_finished",
-            method=scope["method"] if route is not None else None,
+            method=scope["method"] if scope["method"] in _METHODS else None,
             # The template: the rest of a path is what somebody typed.
             route=None if route is None else route.path,
             status=outcome.status,
