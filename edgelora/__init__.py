@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         UsedAdapter,
     )
     from edgelora.routed import RoutedAdapter, Routing
+    from edgelora.tools import Message, Tool, ToolCall
 
 __all__ = [
     "Accepted",
@@ -31,8 +32,11 @@ __all__ = [
     "EdgeLoraError",
     "GenerationEvent",
     "GenerationOptions",
+    "Message",
     "RoutedAdapter",
     "Routing",
+    "Tool",
+    "ToolCall",
     "Usage",
     "UsedAdapter",
 ]
@@ -43,8 +47,11 @@ _MODULES = {
     "DegradationPreference": "degradation",
     "EdgeLoraClient": "client",
     "EdgeLoraError": "errors",
+    "Message": "tools",
     "RoutedAdapter": "routed",
     "Routing": "routed",
+    "Tool": "tools",
+    "ToolCall": "tools",
 }
 """Where names come from that do not come from `generation`."""
 

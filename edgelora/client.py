@@ -31,10 +31,10 @@ from edgelora.generation import (
     to_priority,
     to_selections,
 )
+from edgelora.tools import Messages, Tool, to_messages, to_tool_use
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import Adapter, AdapterAlias, WarmUpState
 from edgelora.v1.gateway_service_pb2_grpc import GatewayServiceStub
-from edgelora.v1.generation_pb2 import ChatMessage
 
 __all__ = ["AdminClient", "EdgeLoraClient"]
 
@@ -94,8 +94,11 @@ class EdgeLoraClient(NodeConnection):
 
     async def chat(
         self,
-        messages: Iterable[tuple[str, str]],
+        messages: Messages,
         *,
+        tools: Iterable[Tool] = (),
+        tool_choice: str = "auto",
+        parallel_tool_calls: bool = True,
         adapters: Adapters = (),
         options: GenerationOptions = _DEFAULT_OPTIONS,
         priority: Priority = "interactive",
@@ -103,13 +106,17 @@ class EdgeLoraClient(NodeConnection):
         degradation: DegradationPreference = _DEFAULT_DEGRADATION,
         timeout_s: float = DEFAULT_GENERATION_S,
     ) -> AsyncGenerator[GenerationEvent, None]:
-        """Answers a conversation of (role, content); the roles are system, user, assistant.
+        """Answers a conversation of (role, content) pairs or `Message`s.
 
-        Yields and raises as `generate` does.
+        The model may call `tools` instead of answering: then ToolCalls come among the Deltas, or
+        without any, and Done says `tool_calls`. `tool_choice`: auto (it decides), none, required
+        (it calls one at least), or the name of the tool it has to call. Else this yields and
+        raises as `generate` does.
         """
         with self._clear_errors():
             request = pb.ChatRequest(
-                messages=[ChatMessage(role=role, content=content) for role, content in messages],
+                messages=to_messages(messages),
+                tools=to_tool_use(tools, tool_choice, is_parallel=parallel_tool_calls),
                 adapters=to_selections(adapters),
                 options=options.to_message(),
                 priority=to_priority(priority),

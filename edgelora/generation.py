@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from edgelora import degradation, routed
 from edgelora.degradation import Degradation
 from edgelora.routed import Routing
+from edgelora.tools import ToolCall, from_tool_call
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterSelection
+from edgelora.v1.generation_pb2 import Constraint, PriorityClass
 from edgelora.v1.generation_pb2 import FinishReason as FinishReasonMessage
 from edgelora.v1.generation_pb2 import GenerationOptions as OptionsMessage
-from edgelora.v1.generation_pb2 import PriorityClass
 from edgelora.v1.generation_pb2 import Usage as UsageMessage
 
 Adapters = str | Iterable[str] | Mapping[str, float]
@@ -22,7 +24,7 @@ Adapters = str | Iterable[str] | Mapping[str, float]
 `"auto"` alone leaves the choice to the node's router.
 """
 Priority = Literal["interactive", "background", "batch"]
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "tool_calls"]
 
 _PRIORITIES: Mapping[Priority, PriorityClass] = {
     "interactive": PriorityClass.PRIORITY_CLASS_INTERACTIVE,
@@ -32,6 +34,7 @@ _PRIORITIES: Mapping[Priority, PriorityClass] = {
 _FINISH_REASONS: Mapping[int, FinishReason] = {
     FinishReasonMessage.FINISH_REASON_STOP: "stop",
     FinishReasonMessage.FINISH_REASON_LENGTH: "length",
+    FinishReasonMessage.FINISH_REASON_TOOL_CALLS: "tool_calls",
 }
 
 
@@ -53,10 +56,19 @@ class GenerationOptions:
     ignore_eos: bool = False
     logprobs: int | None = None
     """Report each token's log probability and that of this many likeliest ones, 0 to 20."""
+    json_object: bool = False
+    """The output is some JSON object. Of this and what follows one at most."""
+    json_schema: str | Mapping[str, Any] | None = None
+    """The output satisfies this schema."""
+    regex: str | None = None
+    """The output matches this, from its first to its last character; only for trusted tenants."""
+    lark: str | None = None
+    """The output is of this grammar; only for trusted tenants."""
 
     def to_message(self) -> OptionsMessage:
-        """The wire form. Raises ValueError for a number the wire can not carry."""
-        message = OptionsMessage()
+        """The wire form. Raises ValueError for a number the wire can not carry, and for more than
+        one constraint."""
+        message = OptionsMessage(constraint=self._constraint())
         for name in (
             "temperature",
             "top_k",
@@ -78,6 +90,21 @@ class GenerationOptions:
         if self.logprobs is not None:
             message.logprobs = self.logprobs
         return message
+
+    def _constraint(self) -> Constraint | None:
+        schema = self.json_schema
+        if schema is not None and not isinstance(schema, str):
+            schema = json.dumps(schema, ensure_ascii=False, allow_nan=False)
+        given: dict[str, Any] = {
+            "json_object": self.json_object or None,
+            "json_schema": schema,
+            "regex": self.regex,
+            "lark": self.lark,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        if len(given) > 1:
+            raise ValueError(f"give one of {', '.join(given)}")
+        return Constraint(**given) if given else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +186,7 @@ class Done:
     stop_string: str | None
 
 
-GenerationEvent = Accepted | Delta | Usage | Done
+GenerationEvent = Accepted | Delta | ToolCall | Usage | Done
 
 
 def to_selections(adapters: Adapters) -> list[AdapterSelection]:
@@ -187,6 +214,8 @@ def from_event(event: pb.GenerationEvent) -> GenerationEvent | None:
             return _accepted(event.accepted)
         case "delta":
             return _delta(event)
+        case "tool_call":
+            return from_tool_call(event.tool_call)
         case "usage":
             return _usage(event.usage)
         case "done":

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -53,6 +54,14 @@ _HELP = (
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True))
 @click.option("--seed", type=click.IntRange(min=0))
 @click.option(
+    "--json-schema",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file with a JSON schema that every answer has to satisfy.",
+)
+@click.option(
+    "--regex", help="A regular expression that every answer has to match; for trusted tenants."
+)
+@click.option(
     "--priority",
     type=click.Choice(get_args(Priority)),
     default="interactive",
@@ -85,6 +94,8 @@ def chat(
     temperature: float,
     top_p: float | None,
     seed: int | None,
+    json_schema: Path | None,
+    regex: str | None,
     priority: Priority,
     user: str,
     no_degraded: bool,
@@ -102,13 +113,21 @@ def chat(
       edgelora chat --tenant office -a email=0.5 -m "Invite Ann to lunch."
       edgelora chat --tenant office -a auto -m "Invite Ann to lunch."
       echo "Invite Ann to lunch." | edgelora chat --tenant office --json
+      edgelora chat --tenant office --json-schema person.json -m "Describe Ada Lovelace."
     """
     if no_degraded and fallback:
         raise click.UsageError("--fallback goes with no --no-degraded: nothing stands in then")
+    if json_schema is not None and regex is not None:
+        raise click.UsageError("--regex goes with no --json-schema: an answer has one form")
     session = ChatSession(
         adapters=parse_adapters(adapters),
         options=GenerationOptions(
-            max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            seed=seed,
+            json_schema=None if json_schema is None else _read_schema(json_schema),
+            regex=regex,
         ),
         system=system,
         priority=priority,
@@ -126,6 +145,15 @@ def chat(
         raise click.UsageError("--json needs --message or a message on standard input")
     else:
         _talk(target, session)
+
+
+def _read_schema(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise CliError(
+            "the schema cannot be read: give a file with a JSON schema in UTF-8"
+        ) from None
 
 
 async def _ask_once(
