@@ -1,8 +1,9 @@
 """A small deterministic back end: what it answers depends on the KV cache and nothing else.
 
-It keeps token ids where a real one keeps keys and values, and derives each row of logits from a
-hash of everything it reads back through the block table and of the adapters' contents. A wrong
-block table, a stale slot or a lost token therefore changes the output.
+It keeps token ids, mixed with the contents of the adapters they ran with, where a real one keeps
+keys and values, and derives each row of logits from a hash of everything it reads back through the
+block table and of the adapters' contents. A wrong block table, a stale slot, a strength of another
+time or a lost token therefore changes the output.
 """
 
 from __future__ import annotations
@@ -140,16 +141,26 @@ class StandInBackend:
         return blocks, [position % size for position in range(start, end)]
 
     def _write(self, chunk: SequenceChunk) -> None:
-        self._cache[self._positions(chunk, chunk.start_position, _end(chunk))] = chunk.token_ids
+        mixed_in = 0
+        if adapted := self._adapted(chunk):
+            mixed_in = 1000 * int.from_bytes(hashlib.sha256(adapted).digest()[:4], "little")
+        values = chunk.token_ids.astype(np.int64) + mixed_in
+        self._cache[self._positions(chunk, chunk.start_position, _end(chunk))] = values
 
-    def _row(self, chunk: SequenceChunk) -> NDArray[np.float32]:
-        state = hashlib.sha256(self._cache[self._positions(chunk, 0, _end(chunk))].tobytes())
+    def _adapted(self, chunk: SequenceChunk) -> bytes:
+        """What the adapters of a chunk change; empty for the base model."""
+        parts = []
         for use in chunk.adapters:
             weights = self._slots[use.slot]
             assert weights is not None, "a row uses an empty slot"
             pair = weights.pairs[0, "q_proj"]
             if pair.lora_b.any():
-                state.update(pair.lora_a.tobytes() + np.float64(use.weight).tobytes())
+                parts.append(pair.lora_a.tobytes() + np.float64(use.weight).tobytes())
+        return b"".join(parts)
+
+    def _row(self, chunk: SequenceChunk) -> NDArray[np.float32]:
+        state = hashlib.sha256(self._cache[self._positions(chunk, 0, _end(chunk))].tobytes())
+        state.update(self._adapted(chunk))
         rng = np.random.default_rng(int.from_bytes(state.digest()[:8], "little"))
         return rng.standard_normal(self._vocab_size).astype(np.float32) * 3
 

@@ -198,9 +198,10 @@ class StepBench:
         return ends[0] if ends else None
 
     def assert_at_rest(self) -> None:
-        """Asserts that nothing is held."""
+        """Asserts that nothing is held, but for sessions."""
         status = self.loop.status()
-        assert status.num_free_kv_blocks == status.num_kv_blocks
+        num_held = status.num_kv_blocks - status.num_free_kv_blocks
+        assert num_held * BLOCK_SIZE == status.num_session_tokens
         assert (status.num_adapter_references, status.num_running, status.num_waiting) == (0, 0, 0)
 
 
@@ -212,4 +213,19 @@ def solo_text(
     sequence_id = bench.add(token_ids, adapters, max_tokens=max_tokens, **changes)  # type: ignore[arg-type]
     bench.run()
     assert isinstance(bench.end(sequence_id), Completed)
+    return bench.text(sequence_id)
+
+
+def changed_text(sequence: Sequence) -> str:
+    """What an ended generation had to answer, with the strengths it had at each token."""
+    bench = StepBench(num_blocks=64, num_slots=4)
+    sequence_id = bench.add(
+        sequence.token_ids[: sequence.num_prompt_tokens],
+        tuple(int(digest) for digest in sequence.digests),
+        max_tokens=sequence.stop.max_tokens,
+        sampling=sequence.sampling,
+    )
+    bench.sequences[sequence_id].adapters = sequence.adapters
+    bench.sequences[sequence_id].changes = sequence.changes
+    bench.run()
     return bench.text(sequence_id)

@@ -203,9 +203,9 @@ class Sequence:
     @property
     def num_uniform_tokens(self) -> int:
         """Tokens still to be run that run with the same strengths."""
-        change = self.changes.next_start(self.num_cached_tokens) if self.changes else None
-        end = len(self.token_ids) if change is None else change
-        return end - self.num_cached_tokens
+        change = self.changes.next_start(self.num_cached_tokens)
+        num_tokens = self.num_uncached_tokens
+        return num_tokens if change is None else min(num_tokens, change - self.num_cached_tokens)
 
     @property
     def num_shareable_tokens(self) -> int:

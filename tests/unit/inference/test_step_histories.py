@@ -3,18 +3,23 @@
 Classes are mixed: who gave way says the same in the end (I4), and nobody is starved.
 """
 
+from operator import attrgetter
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from pytest import approx
 
 from edgelora.errors import ServiceUnavailableError
 from services.inference.engine.aging import PAUSE
 from services.inference.engine.events import Completed, Failed
 from services.inference.engine.run_limits import RunLimits
-from services.inference.engine.sequence import Priority, SequenceStatus
-from tests.support.step_bench import BLOCK_SIZE, StepBench, fetched, solo_text
+from services.inference.engine.sequence import AdapterUse, Priority, SequenceStatus
+from services.inference.engine.sessions import SessionLimits
+from tests.support.step_bench import BLOCK_SIZE, StepBench, changed_text, fetched
 
 AGING_S = 4.0
+WEIGHT = attrgetter("weight")
 
 adapters_strategy = st.lists(st.integers(1, 4), max_size=2, unique=True).map(tuple)
 
@@ -32,10 +37,13 @@ class Histories(RuleBasedStateMachine):
             min_residency_s=0.5,
             lower_prefill_tokens=3,
             aging_s=AGING_S,
+            sessions=SessionLimits(
+                max_per_tenant=2, tenant_share=0.5, total_share=0.75, max_age_s=20.0
+            ),
         )
         self.turn = self.served_since_s = None
         self.pause_end_s = 0.0
-        self.asked = {}
+        self.asked = []
         self.cancelled = set()
 
     @rule(
@@ -45,13 +53,47 @@ class Histories(RuleBasedStateMachine):
         max_tokens=st.integers(1, 12),
         priority=st.sampled_from(Priority),
         tenant_id=st.sampled_from(["one", "two", None]),
+        session=st.sampled_from(["", "a", "b"]),
     )
-    def add(self, token, length, adapters, max_tokens, priority, tenant_id):
+    def add(self, token, length, adapters, max_tokens, priority, tenant_id, session):
         prompt = [token] * length
         sequence_id = self.bench.add(
-            prompt, adapters, max_tokens=max_tokens, priority=priority, tenant_id=tenant_id
+            prompt,
+            adapters,
+            max_tokens=max_tokens,
+            priority=priority,
+            tenant_id=tenant_id,
+            session=session,
         )
-        self.asked[sequence_id] = (prompt, adapters, max_tokens)
+        self.asked.append(sequence_id)
+
+    @rule(choice=st.integers(0, 5), weight=st.sampled_from([0.0, 0.5, 1.0]))
+    def set_strength(self, choice, weight):
+        scheduler = self.bench.scheduler
+        adapted = [each for each in scheduler.seated + scheduler.waiting if each.adapters]
+        if adapted:
+            sequence = adapted[choice % len(adapted)]
+            digest = sequence.digests[choice % len(sequence.digests)]
+            uses = self.bench.loop.set_strength(sequence.sequence_id, digest, weight)
+            assert AdapterUse(digest, weight) in uses
+
+    @rule(choice=st.integers(0, 30))
+    def set_strength_of_what_has_ended(self, choice):
+        is_over = choice not in self.asked or self.bench.end(choice) or choice in self.cancelled
+        digests = () if is_over else self.bench.sequences[choice].digests
+        for adapter in map(str, range(1, 5)):
+            if adapter not in digests:
+                assert self.bench.loop.set_strength(choice, adapter, 1.0) is None
+
+    @rule(tenant_id=st.sampled_from(["one", "two"]), session=st.sampled_from(["", "a", "b"]))
+    def forget(self, tenant_id, session):
+        self.bench.loop.forget(tenant_id, session)
+        assert not self.bench.blocks.published_by(tenant_id, session) - self.session_blocks()
+
+    def session_blocks(self):
+        """The blocks that are held for sessions."""
+        tenants = self.bench.scheduler.sessions._tenants.values()
+        return {block for tenant in tenants for block in tenant.num_holds}
 
     @rule(choice=st.integers(0, 30))
     def cancel(self, choice):
@@ -159,11 +201,14 @@ class Histories(RuleBasedStateMachine):
         bench = self.bench
         seated = bench.scheduler.seated
         held = {block for sequence in seated for block in sequence.block_table}
-        assert len(held) == bench.blocks.num_blocks - bench.blocks.num_free
+        kept = self.session_blocks()
+        assert len(held | kept) == bench.blocks.num_blocks - bench.blocks.num_free
+        assert len(kept) == bench.scheduler.sessions.num_blocks <= 6
         for block in held:
             holders = [each for each in seated if block in each.block_table]
             assert len({each.tenant_id for each in holders}) == 1
-            assert len({each.adapters for each in holders}) == 1
+            # An adapter of strength 0 from the start takes no part.
+            assert len({tuple(filter(WEIGHT, each.adapters)) for each in holders}) == 1
         assert bench.slots.num_references == sum(len(each.adapters) for each in seated)
         assert len(seated) <= 3
         assert bench.slots.memory_bytes <= bench.slots.budget_bytes
@@ -184,14 +229,16 @@ class Histories(RuleBasedStateMachine):
                 break
             bench.load_wanted()
         bench.assert_at_rest()
-        for sequence_id, (prompt, adapters, max_tokens) in self.asked.items():
+        for sequence_id in self.asked:
             end = bench.end(sequence_id)
             if sequence_id in self.cancelled:
                 assert end is None
                 continue
             assert isinstance(end, Completed | Failed)
             if isinstance(end, Completed):
-                assert bench.text(sequence_id) == solo_text(prompt, adapters, max_tokens)
+                assert bench.text(sequence_id) == changed_text(bench.sequences[sequence_id])
+        shares = bench.loop.status().shares
+        assert sum(share.step_s for share in shares) == approx(bench.loop.status().step_s)
 
 
 TestHistories = Histories.TestCase
