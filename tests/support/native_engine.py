@@ -23,6 +23,7 @@ from services.inference.engine.sequence import (
     SamplingParams,
     StopConditions,
 )
+from services.inference.engine.sessions import SessionLimits
 from services.inference.engine.token_bytes import TokenBytes
 
 BLOCK_SIZE = 16
@@ -101,6 +102,7 @@ class NativeEngine:
         tenant_id: str | None = "tenant",
         sampling: SamplingParams | None = None,
         priority: Priority = Priority.INTERACTIVE,
+        session: str = "",
     ) -> tuple[list[object], Completed]:
         """Tokens with the log probabilities of the likeliest five, and the summary."""
         stream = self.engine.submit(
@@ -111,6 +113,7 @@ class NativeEngine:
             sampling=sampling,
             priority=priority,
             tenant_id=tenant_id,
+            session=session,
         )
         tokens: list[object] = []
         try:
@@ -134,6 +137,8 @@ async def native_engine(
     budget: int = 96,
     prefix_caching: bool = True,
     aging_s: float = 15.0,
+    backend: NativeBackend | None = None,
+    sessions: SessionLimits | None = None,
 ) -> AsyncIterator[NativeEngine]:
     """Starts an engine on the model in a folder, and stops it."""
     config = EngineConfig(
@@ -150,8 +155,9 @@ async def native_engine(
         eos_token_ids=frozenset(),
         canary_token_ids=(1, 2, 3, 4),
         prefix_caching=prefix_caching,
+        sessions=sessions or SessionLimits(),
     )
-    engine = Engine(NativeBackend(num_threads=2), config)
+    engine = Engine(backend or NativeBackend(num_threads=2), config)
     observer = WeightsByNumber(engine)
     await engine.start(observer)
     try:
