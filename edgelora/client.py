@@ -19,9 +19,10 @@ from typing import Any
 
 from edgelora.adapter_upload import Progress, upload_messages
 from edgelora.admin_client import AdminClient
+from edgelora.client_tls import channel_credentials
 from edgelora.connection import DEFAULT_CALL_S, NodeConnection
 from edgelora.degradation import DegradationPreference
-from edgelora.errors import InternalError
+from edgelora.errors import InternalError, InvalidRequestError
 from edgelora.generation import (
     Adapters,
     GenerationEvent,
@@ -49,11 +50,26 @@ _DEFAULT_DEGRADATION = DegradationPreference()
 class EdgeLoraClient(NodeConnection):
     """A tenant's view of a node. One client serves any number of calls at once."""
 
-    def __init__(self, address: str, api_key: str) -> None:
-        """Connects at the first call to `host:port` or `unix:/path`."""
-        super().__init__(address)
+    def __init__(
+        self,
+        address: str,
+        api_key: str | None = None,
+        *,
+        ca_file: Path | str | None = None,
+        cert_file: Path | str | None = None,
+        key_file: Path | str | None = None,
+    ) -> None:
+        """Connects at the first call to `host:port` or `unix:/path`.
+
+        `ca_file`: who signs the node's certificate, as PEM; without it no TLS is spoken.
+        `cert_file` and `key_file`: a client certificate, which may stand for the API key. Raises
+        InvalidRequestError when a file can not be read, or nothing says which tenant this is.
+        """
+        if api_key is None and cert_file is None:
+            raise InvalidRequestError("an API key or a certificate is needed", field="api_key")
+        super().__init__(address, channel_credentials(ca_file, cert_file, key_file))
         self._stub: Any = GatewayServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._metadata = (("authorization", f"Bearer {api_key}"),)
+        self._metadata = () if api_key is None else (("authorization", f"Bearer {api_key}"),)
 
     async def generate(
         self,

@@ -20,19 +20,22 @@ _DETAILS_KEY = "grpc-status-details-bin"
 class NodeConnection:
     """A channel that is closed with its client."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        """`credentials`: for TLS; None speaks plain text."""
         self._address = address
-        self._channel = grpc.aio.insecure_channel(
-            address,
-            options=[
-                ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                # gRPC's name for how long one attempt may take: a busy node answers late.
-                ("grpc.min_reconnect_backoff_ms", 5000),
-                ("grpc.max_reconnect_backoff_ms", 1000),
-                # A unix socket's path is no host name.
-                *([("grpc.default_authority", "localhost")] if address.startswith("unix") else []),
-            ],
+        options = [
+            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            # gRPC's name for how long one attempt may take: a busy node answers late.
+            ("grpc.min_reconnect_backoff_ms", 5000),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+            # A unix socket's path is no host name.
+            *([("grpc.default_authority", "localhost")] if address.startswith("unix") else []),
+        ]
+        self._channel = (
+            grpc.aio.insecure_channel(address, options=options)
+            if credentials is None
+            else grpc.aio.secure_channel(address, credentials, options=options)
         )
 
     async def __aenter__(self) -> Self:
@@ -61,7 +64,7 @@ class NodeConnection:
                 # gRPC's own words, for want of a node to give any.
                 raise ServiceUnavailableError(
                     f"no node answers at {self._address}: start one with `edgelora up`, or check "
-                    "the address"
+                    "the address, and with TLS the certificates"
                 ) from None
             raise from_rpc_error(error) from None
         except (ValueError, TypeError) as error:

@@ -159,7 +159,7 @@ def _read_schema(path: Path) -> str:
 async def _ask_once(
     target: Connection, session: ChatSession, message: str, *, as_json: bool
 ) -> None:
-    async with EdgeLoraClient(target.address, target.api_key) as client:
+    async with target.client() as client:
         document = await _answer(client, session, message, is_shown=not as_json)
     if as_json:
         print_json(document)
@@ -172,7 +172,7 @@ def _talk(target: Connection, session: ChatSession) -> None:
     # A script's background job ignores Ctrl-C and hands that on; who talks on a terminal wants it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with asyncio.Runner() as runner:
-        client = EdgeLoraClient(target.address, target.api_key)
+        client = target.client()
         try:
             fallback = session.degradation.fallback_adapter
             named = [*session.adapters, *([fallback] if fallback else [])]

@@ -10,7 +10,7 @@ from pathlib import Path
 from edgelora.adapter_format import adapter_digest, parse_adapter_config
 from edgelora.cli.demo_cast import DEMO_DIRECTORY, Role
 from edgelora.cli.errors import CliError
-from edgelora.cli.places import key_file
+from edgelora.cli.places import saved_key_file
 from edgelora.client import AdminClient, EdgeLoraClient
 from edgelora.errors import NotFoundError
 from edgelora.local_stack.secrets import write_secret
@@ -28,7 +28,7 @@ async def ensure_tenant(admin: AdminClient, keys: Path, name: str) -> tuple[str,
     known = {tenant.tenant_id: tenant for tenant in await admin.list_tenants()}
     for number in count(1):
         tenant_id = name if number == 1 else f"{name}-{number}"
-        path = key_file(keys, tenant_id)
+        path = saved_key_file(keys, tenant_id)
         tenant = known.get(tenant_id)
         if tenant is None:
             key = (await admin.create_tenant(tenant_id)).api_key

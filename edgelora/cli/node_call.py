@@ -19,7 +19,7 @@ def call_node(
     target = connection(**where)
 
     async def run() -> ResultT:
-        async with EdgeLoraClient(target.address, target.api_key) as client:
+        async with target.client() as client:
             return await work(client)
 
     return asyncio.run(run())

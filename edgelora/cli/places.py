@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -21,6 +21,9 @@ ADDRESS_VARIABLE = "EDGELORA_ADDRESS"
 DEFAULT_HOME = Path(".edgelora")
 _TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
+if TYPE_CHECKING:
+    from edgelora.client import EdgeLoraClient
+
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
@@ -29,7 +32,23 @@ class Connection:
     """Who calls whom."""
 
     address: str
-    api_key: str
+    api_key: str | None
+    """None where a certificate says who calls."""
+    ca_file: Path | None
+    cert_file: Path | None
+    key_file: Path | None
+
+    def client(self) -> EdgeLoraClient:
+        """A client of this node for this caller. Raises InvalidRequestError for a bad file."""
+        from edgelora.client import EdgeLoraClient  # gRPC takes a while, and --help needs none
+
+        return EdgeLoraClient(
+            self.address,
+            self.api_key,
+            ca_file=self.ca_file,
+            cert_file=self.cert_file,
+            key_file=self.key_file,
+        )
 
 
 def home_option(command: CommandT) -> CommandT:
@@ -50,7 +69,19 @@ def json_option(command: CommandT) -> CommandT:
 
 
 def connection_options(command: CommandT) -> CommandT:
-    """Adds --home, --address, --tenant and --api-key-file."""
+    """Adds --home, --address, --tenant, --api-key-file and the files of TLS."""
+    for name, meaning in (
+        ("key", "File with the private key of --cert-file"),
+        ("cert", "File with a client certificate, which may stand for the API key"),
+        ("ca", "File with who signs the node's certificate; without it no TLS is spoken"),
+    ):
+        variable = f"EDGELORA_{name.upper()}_FILE"
+        command = click.option(
+            f"--{name}-file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            envvar=variable,
+            help=f"{meaning} (or {variable}).",
+        )(command)
     command = click.option(
         "--api-key-file",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -98,32 +129,46 @@ def running_state(home: Path) -> StackState:
 
 
 def connection(
-    *, home: Path, address: str | None, tenant: str | None, api_key_file: Path | None
+    *,
+    home: Path,
+    address: str | None,
+    tenant: str | None,
+    api_key_file: Path | None,
+    ca_file: Path | None,
+    cert_file: Path | None,
+    key_file: Path | None,
 ) -> Connection:
     """Works out the gateway and the key from the options of `connection_options`."""
     return Connection(
         address=address or running_state(home).gateway_address,
-        api_key=_api_key(layout_of(home).keys, tenant, api_key_file),
+        api_key=_api_key(layout_of(home).keys, tenant, api_key_file, is_needed=cert_file is None),
+        ca_file=ca_file,
+        cert_file=cert_file,
+        key_file=key_file,
     )
 
 
-def key_file(keys: Path, tenant: str) -> Path:
+def saved_key_file(keys: Path, tenant: str) -> Path:
     """Returns the file of a tenant's saved key. Raises CliError for an impossible name."""
     if not _TENANT.fullmatch(tenant):
         raise CliError("the tenant's name is not valid: use 1 to 64 letters, digits, '_' and '-'")
     return keys / f"{tenant}.key"
 
 
-def _api_key(keys: Path, tenant: str | None, api_key_file: Path | None) -> str:
+def _api_key(
+    keys: Path, tenant: str | None, api_key_file: Path | None, *, is_needed: bool
+) -> str | None:
     if api_key_file is not None:
         return _read_key(api_key_file)
     if tenant is not None:
-        path = key_file(keys, tenant)
+        path = saved_key_file(keys, tenant)
         if not path.exists():
             raise CliError(f"there is no saved key {path}: {_remedy(keys)}")
         return _read_key(path)
     if key := os.environ.get(KEY_VARIABLE, "").strip():
         return key
+    if not is_needed:
+        return None
     raise CliError(f"an API key is needed: {_remedy(keys)}")
 
 

@@ -10,7 +10,7 @@ import click
 
 from edgelora.cli.messages import tenant_document
 from edgelora.cli.output import print_json, print_table
-from edgelora.cli.places import admin_options, admin_target, key_file, layout_of
+from edgelora.cli.places import admin_options, admin_target, layout_of, saved_key_file
 from edgelora.client import AdminClient
 from edgelora.local_stack.secrets import write_secret
 
@@ -49,7 +49,7 @@ def add(
 
     The key is saved in HOME/keys/TENANT_ID.key, for --tenant; nothing else keeps a copy of it.
     """
-    path = key_file(layout_of(home).keys, tenant_id)
+    path = saved_key_file(layout_of(home).keys, tenant_id)
     address = admin_target(admin_address, home)
 
     async def create() -> Any:

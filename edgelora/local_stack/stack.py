@@ -28,7 +28,7 @@ from edgelora.local_stack.secrets import ensure_secret
 from edgelora.local_stack.state_file import StackState, load_state
 from edgelora.local_stack.supervisor import ServiceSpec, Supervisor
 from edgelora.local_stack.wiring import Wiring, process_environment, service_environments
-from services.chassis.healthcheck import is_serving
+from services.chassis.healthcheck import GATEWAY_SERVICE, is_serving
 
 REDIS = "redis"
 _PROBE_TIMEOUT_S = 2.0
@@ -166,7 +166,10 @@ def _specs(
             name=name,
             argv=[sys.executable, "-I", "-m", f"services.{name}"],
             environ=process_environment(name, environments[name], environ),
-            probe=partial(is_serving, addresses[name], _PROBE_TIMEOUT_S),
+            # The gateway's own door may speak TLS.
+            probe=partial(is_serving, state.admin_address, _PROBE_TIMEOUT_S, GATEWAY_SERVICE)
+            if name == "gateway"
+            else partial(is_serving, addresses[name], _PROBE_TIMEOUT_S),
             sockets=[layout.socket("admin" if name == "gateway" else name)],
         )
 

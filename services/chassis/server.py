@@ -19,8 +19,12 @@ from services.chassis.channel import MAX_MESSAGE_BYTES
 from services.chassis.interceptor import CallInterceptor, CallObserver, DeadlinePolicy
 from services.chassis.logs import configure_logging, get_logger
 from services.chassis.settings import ConfigError
+from services.chassis.tls import ServerTls
 
 _DRAIN_S = 10.0
+# A certificate is looked at when a connection opens: none stays open long after its end. Calls
+# that run finish on the old connection.
+_MUTUAL_TLS_OPTIONS = (("grpc.max_connection_age_ms", 3_600_000),)
 _EXIT_BAD_CONFIG = 2
 
 
@@ -36,10 +40,17 @@ class ServiceHost:
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         max_streams: int = 512,
         observe: CallObserver | None = None,
+        tls: ServerTls | None = None,
+        mutual_tls_address: str | None = None,
+        has_reflection: bool = True,
     ) -> None:
         """`max_streams`: most calls at once on one connection; further ones wait at the client.
-        `observe` is told how each call ended."""
+        `observe` is told how each call ended. `tls`: for every address but unix sockets.
+        `mutual_tls_address`: one more, where every client shows a certificate."""
         self._addresses = addresses
+        self._tls = tls
+        self._mutual_tls_address = mutual_tls_address
+        self._has_reflection = has_reflection
         self.server = grpc.aio.server(
             interceptors=[
                 CallInterceptor(
@@ -54,13 +65,14 @@ class ServiceHost:
                 ("grpc.max_concurrent_streams", max_streams),
                 ("grpc.max_metadata_size", 16 * 1024),
                 ("grpc.so_reuseport", 0),
+                *(_MUTUAL_TLS_OPTIONS if mutual_tls_address else ()),
             ],
         )
         self._health = health.aio.HealthServicer()
         self._service_names: list[str] = []
         self._stop = asyncio.Event()
         self.bound_ports: list[int] = []
-        """Ports in the order of the addresses; 1 for a unix socket."""
+        """Ports in the order of the addresses, that of mutual TLS last; 1 for a unix socket."""
 
     def add(
         self, add_to_server: Callable[[Any, grpc.aio.Server], None], servicer: object, name: str
@@ -76,6 +88,12 @@ class ServiceHost:
         for name in ["", *self._service_names]:
             await self._health.set(name, status)
 
+    async def set_ready_of(self, name: str, is_ready: bool) -> None:
+        """Reports readiness for a service that another host serves."""
+        response = health_pb2.HealthCheckResponse
+        status = response.SERVING if is_ready else response.NOT_SERVING
+        await self._health.set(name, status)
+
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Listens, not ready yet; on leaving refuses new calls and drains the running ones.
@@ -84,14 +102,14 @@ class ServiceHost:
         """
         await self.set_ready(False)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
-        reflection.enable_server_reflection(
-            [*self._service_names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.server
-        )
+        if self._has_reflection:
+            reflection.enable_server_reflection(
+                [*self._service_names, health.SERVICE_NAME, reflection.SERVICE_NAME], self.server
+            )
         for address in self._addresses:
-            try:
-                self.bound_ports.append(self.server.add_insecure_port(address))
-            except RuntimeError as error:
-                raise OSError(f"cannot listen on {address}: is it in use?") from error
+            self.bound_ports.append(self._bind(address))
+        if self._mutual_tls_address is not None:
+            self.bound_ports.append(self._bind(self._mutual_tls_address, is_mutual=True))
         await self.server.start()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -103,6 +121,15 @@ class ServiceHost:
             await self._health.enter_graceful_shutdown()
             await self.server.stop(_DRAIN_S)
             get_logger().info("service_stopped")
+
+    def _bind(self, address: str, *, is_mutual: bool = False) -> int:
+        try:
+            if self._tls is None or address.startswith("unix:"):
+                return self.server.add_insecure_port(address)
+            credentials = self._tls.grpc_credentials(is_mutual=is_mutual)
+            return self.server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address}: is it in use?") from error
 
     async def wait_for_stop(self) -> None:
         """Returns when SIGTERM or SIGINT has arrived.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.chassis.settings import ConfigError, Settings
+from services.chassis.tls import TlsFiles
 from services.gateway.http.limits import HttpLimits
 
 PREFIX = "EDGELORA_GATEWAY_"
@@ -60,6 +61,11 @@ class GatewayConfig:
     http_limits: HttpLimits
     """HTTP_MAX_BODY (1MiB), HTTP_MAX_CONNECTIONS (512), HTTP_MAX_CONNECTIONS_PER_PEER (128),
     HTTP_HEAD_TIMEOUT (10s), HTTP_BODY_TIMEOUT (30s), and CLIENT_STALL: of both HTTP listeners."""
+    tls: TlsFiles | None
+    """TLS_CERT_FILE, TLS_KEY_FILE, TLS_CLIENT_CA_FILE: TLS on every network address; with the third
+    a client may prove its tenant by a certificate over HTTP and at MUTUAL_TLS_ADDRESS."""
+    mutual_tls_address: str | None
+    """MUTUAL_TLS_ADDRESS: one more gRPC address, where every client shows a certificate."""
     operator_http_address: str
     """OPERATOR_HTTP_ADDRESS: the dashboard, default 127.0.0.1:8081."""
     operator_key: bytes | None = field(repr=False)
@@ -92,12 +98,19 @@ class GatewayConfig:
             power_watts=settings.number("POWER_WATTS", 0.0, low=0.0, high=100_000.0) or None,
             http_address=settings.text("HTTP_ADDRESS", "127.0.0.1:8080"),
             http_limits=_http_limits(settings, client_stall_s),
+            tls=_tls(settings),
+            mutual_tls_address=settings.listen_address("MUTUAL_TLS_ADDRESS"),
             operator_http_address=settings.text("OPERATOR_HTTP_ADDRESS", "127.0.0.1:8081"),
             operator_key=settings.optional_secret_file("OPERATOR_KEY_FILE"),
             operator_hosts=_names(settings.text("OPERATOR_HOSTS", "")),
             max_upload_bytes=settings.size_bytes("MAX_UPLOAD", _MAX_UPLOAD_BYTES),
         )
         settings.finish()
+        if config.mutual_tls_address and (config.tls is None or config.tls.client_ca is None):
+            raise ConfigError(
+                f"{PREFIX}MUTUAL_TLS_ADDRESS needs {PREFIX}TLS_CLIENT_CA_FILE: who signs the "
+                "clients' certificates"
+            )
         if config.operator_key is not None and len(config.operator_key) < _MIN_KEY_CHARS:
             raise ConfigError(
                 f"{PREFIX}OPERATOR_KEY_FILE must hold at least {_MIN_KEY_CHARS} characters: "
@@ -132,3 +145,15 @@ def _http_limits(settings: Settings, stall_s: float) -> HttpLimits:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _tls(settings: Settings) -> TlsFiles | None:
+    names = (settings.text(f"TLS_{name}_FILE", "") for name in ("CERT", "KEY", "CLIENT_CA"))
+    certificate, key, client_ca = (Path(name) if name else None for name in names)
+    if certificate is None and key is None and client_ca is None:
+        return None
+    if certificate is None or key is None:
+        raise ConfigError(
+            f"{PREFIX}TLS_CERT_FILE and {PREFIX}TLS_KEY_FILE belong together: give both"
+        )
+    return TlsFiles(certificate=certificate, key=key, client_ca=client_ca)

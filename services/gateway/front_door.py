@@ -65,13 +65,17 @@ class FrontDoor:
         """Whether a generation could start now."""
         return self._readiness.is_ready
 
-    async def authenticate(self, credentials: Metadata, *, peer: str) -> Caller:
+    async def authenticate(
+        self, credentials: Metadata, *, peer: str, certificate_uris: Sequence[str] = ()
+    ) -> Caller:
         """Returns the caller, and adds it to the log line of the call.
 
-        `credentials`: only `authorization` is read. Raises UnauthenticatedError.
+        `credentials`: only `authorization` is read. `certificate_uris`: see `Authentication`.
+        Raises UnauthenticatedError.
         """
         caller = await self._authentication.authenticate(
             credentials,
+            certificate_uris=certificate_uris,
             peer=peer,
             request_id=structlog.contextvars.get_contextvars()["request_id"],
             claim_s=self._deadlines.max_s + _CLAIM_SLACK_S,

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from edgelora.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from edgelora.v1.gateway_service_pb2_grpc import add_GatewayServiceServicer_to_server
+from services.chassis.healthcheck import GATEWAY_SERVICE
 from services.chassis.interceptor import DeadlinePolicy
 from services.chassis.sealing import Sealer
 from services.chassis.server import ServiceHost
+from services.chassis.tls import ServerTls, warn_of_plain_addresses
 from services.gateway import quota_ledger, tenant_registry, usage_ledger
 from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.admin_servicer import AdminServicer
@@ -67,10 +69,26 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
     )
     metrics = _metrics(config)
     observe = metrics.calls.note_end if metrics else None
+    tls = ServerTls(config.tls) if config.tls else None
+    if tls is None:
+        warn_of_plain_addresses(config.address, config.http_address, config.operator_http_address)
     public = ServiceHost(
-        [config.address], deadlines=policy, trust_request_id=False, observe=observe
+        [config.address],
+        deadlines=policy,
+        trust_request_id=False,
+        observe=observe,
+        tls=tls,
+        mutual_tls_address=config.mutual_tls_address,
+        # Whoever may call knows the protos; others learn nothing of them here.
+        has_reflection=False,
     )
     admin = ServiceHost([config.admin_address], trust_request_id=False, observe=observe)
+
+    async def tell_readiness(is_ready: bool) -> None:
+        await public.set_ready(is_ready)
+        # Also where no certificate is needed to ask.
+        await admin.set_ready_of(GATEWAY_SERVICE, is_ready)
+
     readiness = Readiness(
         upstream,
         {
@@ -79,7 +97,7 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
             "inference": config.inference_address,
             "monitor": config.monitor_address,
         },
-        on_change=public.set_ready,
+        on_change=tell_readiness,
         interval_s=config.health_interval_s,
     )
     usage_kept = UsageLedger(config.directory / usage_ledger.FILE_NAME)
@@ -120,7 +138,7 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         status=status,
         deadlines=deadlines,
     )
-    public.add(add_GatewayServiceServicer_to_server, servicer, "edgelora.v1.GatewayService")
+    public.add(add_GatewayServiceServicer_to_server, servicer, GATEWAY_SERVICE)
     admin.add(
         add_AdminServiceServicer_to_server,
         AdminServicer(registry, grants, usage, upstream, sealer),
@@ -128,14 +146,16 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
     )
     tenants = tenant_app(door, catalogue, status)
     public_app = metrics.observed(tenants, "tenants") if metrics else tenants
-    listeners = [HttpListener(public_app, config.http_address, config.http_limits)]
+    listeners = [HttpListener(public_app, config.http_address, config.http_limits, tls)]
     if config.operator_key is not None:
         dashboard = operator_app(
             sampler, tenants, key=config.operator_key, hosts=config.operator_hosts
         )
         if metrics:
             dashboard = metrics.observed(dashboard, "operator")
-        listeners.append(HttpListener(dashboard, config.operator_http_address, config.http_limits))
+        listeners.append(
+            HttpListener(dashboard, config.operator_http_address, config.http_limits, tls)
+        )
     try:
         async with (
             metrics.serving() if metrics else nullcontext(),

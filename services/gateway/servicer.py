@@ -11,6 +11,7 @@ import structlog
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1 import gateway_service_pb2_grpc as rpc
 from edgelora.v1.ticket_pb2 import Sealed
+from services.chassis.tls import peer_uris
 from services.gateway import validation
 from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.authentication import Caller
@@ -174,7 +175,9 @@ class GatewayServicer(rpc.GatewayServiceServicer):
     async def _authenticate(self, context: _Context, role: Role = Role.USER) -> Caller:
         """The caller. Raises UnauthenticatedError, PermissionDeniedError below the role."""
         caller = await self._door.authenticate(
-            context.invocation_metadata() or (), peer=context.peer()
+            context.invocation_metadata() or (),
+            peer=context.peer(),
+            certificate_uris=peer_uris(context.auth_context()),
         )
         require(caller, role)
         return caller

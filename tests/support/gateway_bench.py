@@ -16,6 +16,7 @@ from edgelora.v1 import scheduler_service_pb2 as scheduler_pb
 from edgelora.v1.gateway_service_pb2_grpc import GatewayServiceStub
 from edgelora.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
 from services.chassis.channel import open_channel
+from services.chassis.healthcheck import GATEWAY_SERVICE, is_serving
 from services.chassis.sealing import Sealer
 from services.chassis.server import ServiceHost
 from services.gateway.config import GatewayConfig
@@ -147,6 +148,13 @@ class GatewayBench:
         config = GatewayConfig.from_env(self.gateway_environ(**settings))
         await self._stack.enter_async_context(serving(config))
         await self.wait_for_health(health_pb2.HealthCheckResponse.SERVING)
+
+    async def start_gateway_behind_tls(self, **settings: str) -> None:
+        """A gateway in this process, ready, whose own door nobody can ask in clear text."""
+        config = GatewayConfig.from_env(self.gateway_environ(**settings))
+        await self._stack.enter_async_context(serving(config))
+        while not await is_serving(self.address("admin"), service=GATEWAY_SERVICE):
+            pass
 
     async def start_gateway_process(self, **settings: str) -> ServiceProcess:
         """A gateway that can be killed, ready."""

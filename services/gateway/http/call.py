@@ -19,6 +19,7 @@ from services.chassis.logs import code_places, get_logger
 from services.gateway.authentication import Caller
 from services.gateway.front_door import FrontDoor
 from services.gateway.http.body import check_announced, read_body
+from services.gateway.http.client_certificate import certificate_uris
 from services.gateway.http.json_body import parse_object
 from services.gateway.http.json_fields import Fields
 from services.gateway.http.limits import HttpLimits
@@ -56,7 +57,9 @@ class HttpCall:
         ]
         client = self.request.client
         peer = f"ipv4:{client.host}:{client.port}" if client else "unix:"
-        return await self.door.authenticate(credentials, peer=peer)
+        return await self.door.authenticate(
+            credentials, peer=peer, certificate_uris=certificate_uris(self.request.scope)
+        )
 
     async def json_fields(self) -> Fields:
         """The fields of the JSON body, read after `authenticate`: strangers send none.

@@ -17,6 +17,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from services.gateway.http.client_certificate import CertifiedApp
 from services.gateway.http.limits import HttpLimits
 
 _PIECE_BYTES = 2**10
@@ -66,6 +67,9 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Takes the connection, or says that there are too many."""
         super().connection_made(transport)
+        connection = transport.get_extra_info("ssl_object")
+        if connection is not None:
+            self.app = CertifiedApp(self.app, connection)
         peer = self.client[0] if self.client else ""
         if self._counts.enter(peer):
             self._peer = peer

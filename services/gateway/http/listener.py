@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
 from services.chassis.logs import get_logger
+from services.chassis.tls import ServerTls
 from services.gateway.http.connection import BoundedConnection, ConnectionCounts
 from services.gateway.http.limits import HttpLimits
 
@@ -23,10 +24,17 @@ _BACKLOG = 512
 class HttpListener:
     """Serves an ASGI application on `host:port`."""
 
-    def __init__(self, app: ASGIApp, address: str, limits: HttpLimits | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        address: str,
+        limits: HttpLimits | None = None,
+        tls: ServerTls | None = None,
+    ) -> None:
         self._app = app
         self._address = address
         self._limits = limits or HttpLimits()
+        self._tls = tls
         self.bound_port: int | None = None
         """The port in use, once serving."""
 
@@ -53,6 +61,8 @@ class HttpListener:
             lambda: BoundedConnection(config, state, counts, self._limits),
             sock=listening,
             backlog=_BACKLOG,
+            ssl=self._tls.http_context() if self._tls else None,
+            ssl_handshake_timeout=self._limits.head_s if self._tls else None,
         )
         get_logger().info("http_started", address=self._address)
         try:

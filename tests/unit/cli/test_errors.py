@@ -105,7 +105,7 @@ def test_a_gateway_that_does_not_answer_is_one_line(fails, monkeypatch):
     said = fails("status", "--address", "127.0.0.1:1")
     assert said == (
         "edgelora: no node answers at 127.0.0.1:1: start one with `edgelora up`, "
-        "or check the address\n"
+        "or check the address, and with TLS the certificates\n"
     )
     assert "no node answers at unix:" in fails("tenants", "list", "--admin-address", "unix:/none")
 
