@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from services.inference.backends.base import BackendLimits, LoadableAdapter
+from services.inference.constraints.matcher import TokenConstraint
 from services.inference.engine.adapter_loader import InlineLoader, LoadDone
 from services.inference.engine.adapter_slots import AdapterSlots, Eviction
 from services.inference.engine.effect_check import EffectCheck
@@ -126,6 +127,7 @@ class StepBench:
         priority: Priority = Priority.INTERACTIVE,
         ticket: object = "ticket",
         tenant_id: str | None = "tenant",
+        constraint: TokenConstraint | None = None,
         **changes: object,
     ) -> int:
         """Queues a generation and returns its id. `changes` go to the sequence."""
@@ -147,6 +149,7 @@ class StepBench:
                 token_bytes=TOKEN_BYTES,
                 eos_token_ids=self._eos_token_ids,
                 arrived_s=self.clock(),
+                constraint=constraint,
             )
         )
         self.collect()

@@ -122,7 +122,9 @@ class _TokenizerSource:
             text = text.decode(errors="ignore")
         if self._encode is not None:
             ids = self._encode(text)
-            # Some tokenizers put a blank before a text; theirs are not the bytes that are wanted.
-            if b"".join(self.tokens[token_id] for token_id in ids) == text.encode():
+            # Some tokenizers put a blank before a text: these are not the bytes that are wanted.
+            # A model may have fewer ids than its tokenizer.
+            known = [self.tokens[each] for each in ids if each < len(self.tokens)]
+            if len(known) == len(ids) and b"".join(known) == text.encode():
                 return ids
         return [] if self.opened is None else self.opened.greedy_tokenize(text)
