@@ -13,13 +13,14 @@ from pathlib import Path
 
 from edgelora.errors import EdgeLoraError
 from edgelora.v1 import inference_service_pb2 as pb
+from edgelora.v1.adapter_pb2 import AdapterStrength
 from edgelora.v1.generation_pb2 import Delta, FinishReason, TokenLogprob, TopLogprob, Usage
 from edgelora.v1.inference_service_pb2_grpc import (
     InferenceServiceServicer,
     add_InferenceServiceServicer_to_server,
 )
 from edgelora.v1.ticket_pb2 import RunLimits, Ticket
-from services.chassis.claims import open_run_limits, open_ticket
+from services.chassis.claims import open_claim, open_run_limits, open_ticket
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.chassis.server import ServiceHost
 
@@ -93,6 +94,15 @@ class StandinWorker(InferenceServiceServicer):
         yield pb.InferenceServiceGenerateResponse(
             finished=pb.Finished(finish_reason=self.finish_reason, usage=usage)
         )
+
+    async def SetStrength(self, request, context):
+        open_claim(self._sealer, request.claim, boot_clock_s())
+        strength = AdapterStrength(digest=request.adapter, strength=request.strength)
+        return pb.InferenceServiceSetStrengthResponse(adapters=[strength])
+
+    async def ForgetSessions(self, request, context):
+        open_claim(self._sealer, request.claim, boot_clock_s())
+        return pb.ForgetSessionsResponse(num_forgotten=0)
 
     async def SetRunLimits(self, request, context):
         limits = open_run_limits(self._sealer, request.limits, boot_clock_s())
