@@ -67,9 +67,10 @@ class RunningRequests:
         self._requests[tenant_id, request_id] = request
         return request
 
-    def remove(self, tenant_id: str, request_id: str) -> None:
-        """Says that it is over. Again is harmless."""
-        self._requests.pop((tenant_id, request_id), None)
+    def remove(self, tenant_id: str, request_id: str, request: RunningRequest) -> None:
+        """Says that it is over. Again is harmless, and a later one of the same id stays."""
+        if self._requests.get((tenant_id, request_id)) is request:
+            del self._requests[tenant_id, request_id]
 
     def find(self, tenant_id: str, request_id: str) -> RunningRequest:
         """One of a tenant's. Raises NotFoundError, in the same words for what is another's."""

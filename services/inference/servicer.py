@@ -107,7 +107,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         name = ticket.tenant_id, ticket.request_id
         running = self._requests.add(*name, adapters)
         # However the call ends; and whoever sees the headers may change its strengths.
-        context.add_done_callback(lambda _: self._requests.remove(*name))  # type: ignore[arg-type]
+        context.add_done_callback(lambda _: self._requests.remove(*name, running))  # type: ignore[arg-type]
         await context.send_initial_metadata(())
         priority = to_priority(ticket.priority)
         token_ids = await self._encoder.encode(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -13,7 +14,7 @@ from typing import Any
 import grpc
 
 from edgelora.v1 import inference_service_pb2 as pb
-from edgelora.v1.adapter_pb2 import ResolvedAdapter
+from edgelora.v1.adapter_pb2 import AdapterStrength, ResolvedAdapter
 from edgelora.v1.generation_pb2 import (
     ChatMessage,
     Conversation,
@@ -24,10 +25,11 @@ from edgelora.v1.generation_pb2 import (
 )
 from edgelora.v1.inference_service_pb2_grpc import InferenceServiceStub
 from edgelora.v1.ticket_pb2 import Sealed, Ticket
-from services.chassis.claims import seal_ticket
+from services.chassis.claims import seal_claim, seal_ticket
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.inference.backends.base import Backend
 from services.inference.config import InferenceConfig
+from services.inference.running_requests import RunningRequest
 from services.inference.worker import Worker, serving
 from tests.support.adapter_shelf import AdapterShelf, host_shelf
 from tests.support.small_tokenizer import save_tokenizer, small_tokenizer
@@ -35,6 +37,7 @@ from tests.support.stand_in_backend import StandInBackend, stand_in_model
 
 KEY = b"a seal key of at least 32 bytes!"
 WORKER = "w0"
+BLOCK_SIZE = 4
 
 
 @dataclass
@@ -46,6 +49,8 @@ class Answer:
     deltas: list[Any] = field(default_factory=list)
     started: Any = None
     finished: Any = None
+    engine_times_s: list[float] = field(default_factory=list)
+    """As they came, each of all the work before it."""
 
 
 def make_ticket(sealer: Sealer, adapters: Mapping[str, float] = {}, **changes: Any) -> Sealed:
@@ -67,8 +72,13 @@ def make_ticket(sealer: Sealer, adapters: Mapping[str, float] = {}, **changes: A
 
 
 def make_request(ticket: Sealed, prompt: str | list[tuple[str, str]], **options: Any) -> Any:
-    """A request; `options` are fields of sampling and stop conditions, logprobs, a constraint and
-    the tools of a conversation."""
+    """A request; `options` are fields of sampling and stop conditions, logprobs, a constraint, the
+    tools of a conversation, its session, and strengths by digest that were changed."""
+    session = options.pop("session", "")
+    strengths = [
+        AdapterStrength(digest=digest, strength=strength)
+        for digest, strength in options.pop("strengths", {}).items()
+    ]
     tools = options.pop("tools", None)
     constraint = options.pop("constraint", None)
     if isinstance(prompt, str):
@@ -87,7 +97,9 @@ def make_request(ticket: Sealed, prompt: str | list[tuple[str, str]], **options:
         else:
             assert name in StopConditions.DESCRIPTOR.fields_by_name
             setattr(made.stop, name, value)
-    return pb.InferenceServiceGenerateRequest(ticket=ticket, input=source, options=made)
+    return pb.InferenceServiceGenerateRequest(
+        ticket=ticket, input=source, options=made, session=session, strengths=strengths
+    )
 
 
 class WorkerBench:
@@ -122,6 +134,8 @@ class WorkerBench:
         """Reads a whole call."""
         answer = Answer()
         async for response in self.call(*arguments, **options):
+            if response.HasField("engine_time"):
+                answer.engine_times_s.append(response.engine_time.ToNanoseconds() / 1e9)
             match response.WhichOneof("event"):
                 case "started":
                     assert answer.started is None
@@ -136,18 +150,59 @@ class WorkerBench:
         assert answer.started is not None and answer.finished is not None
         return answer
 
+    def claim(self, tenant_id: str = "tenant", lasts_s: float = 60.0) -> Sealed:
+        """Who is asking, as the gateway seals it."""
+        return seal_claim(
+            self.sealer,
+            tenant_id=tenant_id,
+            request_id="another request",
+            expires_at_boot_s=boot_clock_s() + lasts_s,
+        )
+
+    async def set_strength(
+        self,
+        strength: float,
+        *,
+        adapter: str = "",
+        request_id: str = "request",
+        claim: Sealed | None = None,
+    ) -> dict[str, float]:
+        """Changes a running request; returns the strengths in force by digest."""
+        response = await self.stub.SetStrength(
+            pb.InferenceServiceSetStrengthRequest(
+                claim=claim or self.claim(),
+                request_id=request_id,
+                adapter=adapter,
+                strength=strength,
+            )
+        )
+        return {each.digest: each.strength for each in response.adapters}
+
+    async def forget(self, session: str = "", claim: Sealed | None = None) -> int:
+        """Drops sessions; returns how many."""
+        request = pb.ForgetSessionsRequest(claim=claim or self.claim(), session=session)
+        return int((await self.stub.ForgetSessions(request)).num_forgotten)
+
     async def status(self) -> Any:
         """The engine's counts."""
         return await self.stub.GetEngineStatus(pb.GetEngineStatusRequest())
 
     async def rest(self) -> Any:
-        """Waits until nothing is held any more, and returns the counts."""
+        """Waits until nothing is held any more but for sessions, and returns the counts."""
         while True:
             status = await self.status()
             held = status.num_running + status.num_waiting + status.num_adapter_references
-            is_free = status.num_free_kv_blocks == status.num_kv_blocks
+            num_held = status.num_kv_blocks - status.num_free_kv_blocks
+            is_free = num_held * BLOCK_SIZE == status.num_session_tokens
             if held == 0 and is_free and self.engine.num_open_streams == 0:
                 return status
+
+
+async def all_forgotten(bench: WorkerBench) -> None:
+    """Waits until no request is known any more; a call's task ends after its client's."""
+    while any(isinstance(each, RunningRequest) for each in gc.get_objects()):
+        await bench.status()
+        gc.collect()
 
 
 def save_stand_in_model(directory: Path) -> int:
@@ -171,7 +226,7 @@ def worker_environ(directory: Path, model: Path, **settings: str) -> dict[str, s
         "MAX_LORAS": "2",
         "MAX_LORA_RANK": "16",
         "MAX_NUM_SEQS": "4",
-        "BLOCK_SIZE": "4",
+        "BLOCK_SIZE": str(BLOCK_SIZE),
         "KV_CACHE_SIZE": "256KiB",
         "THREADS": "1",
     }

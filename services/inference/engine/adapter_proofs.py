@@ -45,6 +45,11 @@ class AdapterProofs:
         self._waiting: deque[WrittenAdapter] = deque()
         self._started_s = 0.0
 
+    @property
+    def next_digest(self) -> str | None:
+        """Whose proof comes next."""
+        return self._waiting[0].digest if self._waiting else None
+
     def add(self, written: WrittenAdapter) -> None:
         """Has an adapter proven soon; one that could not be written is refused at once."""
         if written.outcome.error is None:

@@ -36,6 +36,11 @@ class EffectCheck:
         self._base: Logits | None = None
         """The base model's answer, which is always the same."""
 
+    @property
+    def num_tokens(self) -> int:
+        """Of the canary."""
+        return len(self._token_ids)
+
     def run(self, backend: Backend, slot: int, reference: CanaryReference | None = None) -> None:
         """Raises AdapterRejectedError when a slot's adapter changes nothing, overflows or is not
         what was measured."""

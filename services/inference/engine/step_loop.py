@@ -55,6 +55,7 @@ class StepLoop:
     ) -> None:
         self._backend = backend
         self._shares = shares
+        self._num_canary_tokens = effect_check.num_tokens
         self._scheduler = scheduler
         self._clock = clock
         self._memory = backend.telemetry()
@@ -226,9 +227,12 @@ class StepLoop:
     ) -> tuple[list[ScheduledChunk], NDArray[np.float32]]:
         """Runs chunks, and with them the canary of an adapter that waits for its proof.
 
-        A canary adds its row to those of the chunks.
+        A proof adds a row to those of the chunks, also where it ran before them.
         """
         proofs = self.adapters.proofs
+        if proofs.next_digest is not None:
+            digests, num_tokens = (proofs.next_digest,), self._num_canary_tokens
+            rows.append(Row(digests, num_tokens, is_prompt=True, has_output=False))
         canary = proofs.begin(sum(chunk.num_tokens for chunk in chunks))
         if canary is None:
             return self._forward(chunks)
@@ -238,8 +242,6 @@ class StepLoop:
             get_logger().error("forward_with_proof_failed", error=type(error).__name__)
             proofs.run_alone()
             return self._forward(chunks)
-        digests = self._digests(canary.adapters)
-        rows.append(Row(digests, len(canary.token_ids), is_prompt=True, has_output=False))
         proofs.end(logits[-1:])
         return self._note_forward(chunks), logits[:-1]
 
