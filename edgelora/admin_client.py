@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
 from edgelora.connection import DEFAULT_CALL_S, NodeConnection
+from edgelora.errors import NotFoundError
 from edgelora.v1 import admin_service_pb2 as pb
 from edgelora.v1.admin_service_pb2_grpc import AdminServiceStub
 from edgelora.v1.monitor_service_pb2 import BatteryState, DeviceReport, ReportedTemperature
@@ -68,6 +69,13 @@ class AdminClient(NodeConnection):
         with self._clear_errors():
             response = await self._stub.ListTenants(pb.ListTenantsRequest(), timeout=DEFAULT_CALL_S)
         return list(response.tenants)
+
+    async def get_tenant(self, tenant_id: str) -> pb.Tenant:
+        """One tenant. Raises NotFoundError."""
+        for tenant in await self.list_tenants():
+            if tenant.tenant_id == tenant_id:
+                return tenant
+        raise NotFoundError("there is no such tenant: list the tenants", field="tenant_id")
 
     async def update_tenant(
         self,

@@ -25,7 +25,7 @@ _COMMANDS = {
         "edgelora.cli.adapters",
         "Add, install, list, show, alias, pin, pack and remove adapters.",
     ),
-    "tenants": ("edgelora.cli.tenants", "Add, list and revoke tenants (operator)."),
+    "tenants": ("edgelora.cli.tenants", "Tenants, keys, quotas, grants and usage (operator)."),
     "status": ("edgelora.cli.status", "Show the state of a running stack."),
     "dashboard": ("edgelora.cli.dashboard", "Print the address of the dashboard, and its key."),
     "device": ("edgelora.cli.device", "Show the device's pressure; report outside readings."),

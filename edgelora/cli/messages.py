@@ -18,18 +18,58 @@ from edgelora.v1.adapter_pb2 import (
     ServingForm,
     TierStatistics,
 )
-from edgelora.v1.admin_service_pb2 import Tenant
+from edgelora.v1.admin_service_pb2 import ApiKey, Grant, Role, Tenant, UsageTotal
 from edgelora.v1.gateway_service_pb2 import GetAdapterResponse, GetStatusResponse
 
 
 def tenant_document(tenant: Tenant) -> dict[str, Any]:
     """A tenant, without its key."""
+    quotas = tenant.quotas
     return {
         "tenant_id": tenant.tenant_id,
-        "max_concurrent_requests": tenant.max_concurrent_requests,
-        "max_tokens_per_minute": tenant.max_tokens_per_minute,
+        "role": Role.Name(tenant.role).removeprefix("ROLE_").lower(),
+        "max_concurrent_requests": quotas.max_concurrent_requests,
+        "max_tokens_per_minute": quotas.max_tokens_per_minute,
+        "max_requests_per_minute": quotas.max_requests_per_minute,
+        "max_adapters": quotas.max_adapters,
+        "max_adapter_bytes": quotas.max_adapter_bytes,
+        "spiffe_id": tenant.spiffe_id or None,
         "created_at": _time(tenant, "created_at"),
         "revoked_at": _time(tenant, "revoked_at"),
+    }
+
+
+def key_document(key: ApiKey) -> dict[str, Any]:
+    """An API key, without its secret."""
+    return {
+        "key_id": key.key_id,
+        "created_at": _time(key, "created_at"),
+        "expires_at": _time(key, "expires_at"),
+        "revoked_at": _time(key, "revoked_at"),
+    }
+
+
+def grant_document(grant: Grant) -> dict[str, Any]:
+    """A granted adapter."""
+    return {
+        "tenant_id": grant.tenant_id,
+        "alias": grant.alias or None,
+        "owner_tenant_id": grant.owner_tenant_id,
+        "digest": grant.digest,
+    }
+
+
+def usage_document(total: UsageTotal) -> dict[str, Any]:
+    """What a tenant has used; energy is None where the power of the node is unknown."""
+    return {
+        "tenant_id": total.tenant_id,
+        "num_requests": total.num_requests,
+        "num_refused": total.num_refused,
+        "num_prompt_tokens": total.num_prompt_tokens,
+        "num_output_tokens": total.num_output_tokens,
+        "engine_s": total.engine_time.ToMilliseconds() / 1000,
+        "energy_joules": total.energy_joules if total.HasField("energy_joules") else None,
+        "since": _time(total, "since"),
     }
 
 
@@ -55,6 +95,7 @@ def adapter_document(adapter: Adapter) -> dict[str, Any]:
         "registered_at": _time(adapter, "registered_at"),
         "description": adapter.description,
         "version_of_digest": adapter.version_of_digest or None,
+        "is_granted": adapter.is_granted,
     }
 
 
@@ -143,7 +184,7 @@ def _certificate(certificate: AdapterCertificate) -> dict[str, Any]:
     }
 
 
-def _time(message: Tenant | Adapter, name: str) -> str | None:
+def _time(message: Message, name: str) -> str | None:
     if not message.HasField(name):
         return None
     time: Timestamp = getattr(message, name)

@@ -12,7 +12,7 @@ from edgelora.cli.node_call import call_node
 from edgelora.cli.output import counted, output_console, print_json, printable
 from edgelora.cli.places import connection_options, json_option
 from edgelora.cli.tier_view import tier_lines
-from edgelora.v1.gateway_service_pb2 import GetStatusResponse
+from edgelora.v1.gateway_service_pb2 import GetStatusResponse, TenantUsage
 from edgelora.v1.generation_pb2 import PriorityClass
 
 
@@ -62,8 +62,13 @@ def _print(response: GetStatusResponse) -> None:
     console.print(
         f"usage     {usage.tenant_id}: {counted(usage.num_requests, 'request')}, "
         f"{usage.num_prompt_tokens} prompt and {counted(usage.num_output_tokens, 'output token')}, "
-        f"{usage.num_running} of {usage.max_concurrent_requests} running"
+        f"{usage.num_running} of {usage.max_concurrent_requests} running, "
+        f"{usage.engine_time.ToMilliseconds() / 1000:.1f} s of the engine{_energy(usage)}"
     )
+
+
+def _energy(usage: TenantUsage) -> str:
+    return f", about {usage.energy_joules:.0f} J" if usage.HasField("energy_joules") else ""
 
 
 def _device(response: GetStatusResponse) -> str:

@@ -10,18 +10,30 @@ from edgelora.cli.messages import (
 )
 from edgelora.cli.status import _print
 from edgelora.v1.adapter_pb2 import Adapter, AdapterState
-from edgelora.v1.admin_service_pb2 import Tenant
+from edgelora.v1.admin_service_pb2 import ROLE_USER, Tenant, TenantQuotas
 from edgelora.v1.gateway_service_pb2 import GetStatusResponse, ServiceStatus
 from edgelora.v1.monitor_service_pb2 import BatteryState
 
 
 def test_a_tenant_that_was_not_revoked_has_no_time_of_it():
-    tenant = Tenant(tenant_id="office", max_concurrent_requests=8, max_tokens_per_minute=60000)
+    quotas = TenantQuotas(
+        max_concurrent_requests=8,
+        max_tokens_per_minute=60000,
+        max_requests_per_minute=600,
+        max_adapters=2000,
+        max_adapter_bytes=2**32,
+    )
+    tenant = Tenant(tenant_id="office", quotas=quotas, role=ROLE_USER)
     tenant.created_at.FromSeconds(0)
     assert tenant_document(tenant) == {
         "tenant_id": "office",
+        "role": "user",
         "max_concurrent_requests": 8,
         "max_tokens_per_minute": 60000,
+        "max_requests_per_minute": 600,
+        "max_adapters": 2000,
+        "max_adapter_bytes": 2**32,
+        "spiffe_id": None,
         "created_at": "1970-01-01T00:00:00Z",
         "revoked_at": None,
     }
