@@ -13,6 +13,8 @@ PASSED_ON = (
     *("ANDROID_RUNTIME_ROOT", "ANDROID_TZDATA_ROOT", "BOOTCLASSPATH", "DEX2OATBOOTCLASSPATH"),
 )
 """Variables of the launcher that services see; nothing else of its environment reaches them."""
+_OF_ALL = ("EDGELORA_LOG_LEVEL", "EDGELORA_OTLP_ENDPOINT")
+"""Settings that every service reads."""
 PREFIXES = {
     "monitor": "EDGELORA_MONITOR_",
     "adapter_store": "EDGELORA_STORE_",
@@ -137,7 +139,7 @@ def process_environment(
         **{
             name: value
             for name, value in launcher.items()
-            if name.startswith(prefix) or name == "EDGELORA_LOG_LEVEL"
+            if name.startswith(prefix) or name in _OF_ALL
         },
         "PYTHONUNBUFFERED": "1",
         **own,

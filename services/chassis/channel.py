@@ -11,6 +11,7 @@ import structlog
 
 from edgelora.errors import from_rpc_error
 from services.chassis.interceptor import REQUEST_ID_KEY
+from services.chassis.tracing import TRACEPARENT_KEY, current_span
 
 MAX_MESSAGE_BYTES = 4 * 2**20
 """Largest message any service sends or takes. Adapters travel in chunks."""
@@ -67,9 +68,11 @@ def open_channel(address: str) -> grpc.aio.Channel:
 
 
 def call_metadata() -> tuple[tuple[str, str], ...]:
-    """Metadata of an outgoing call: the request id, for the logs only."""
+    """Metadata of an outgoing call: the request id, for the logs only, and the trace it is in."""
     request_id = structlog.contextvars.get_contextvars().get("request_id")
-    return ((REQUEST_ID_KEY, str(request_id)),) if request_id else ()
+    metadata = ((REQUEST_ID_KEY, str(request_id)),) if request_id else ()
+    traceparent = current_span().traceparent
+    return metadata if traceparent is None else (*metadata, (TRACEPARENT_KEY, traceparent))
 
 
 @contextmanager

@@ -30,6 +30,14 @@ from edgelora.errors import (
     to_status,
 )
 from services.chassis.logs import code_places, get_logger
+from services.chassis.tracing import (
+    NO_SPAN,
+    TRACEPARENT_KEY,
+    CallersTrace,
+    Span,
+    begin_call,
+    is_traced,
+)
 
 REQUEST_ID_KEY = "x-request-id"
 _MAX_REQUEST_ID_LENGTH = 64
@@ -50,6 +58,16 @@ class DeadlinePolicy:
         if method in self.unbounded_methods:
             return remaining_s
         return self.max_s if remaining_s is None else min(remaining_s, self.max_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracePolicy:
+    """Which calls of a server are traced, where the process has a tracer."""
+
+    starts: bool = False
+    """Whether those that no traced caller made are, too."""
+    callers: CallersTrace = "parent"
+    """Services are called by services; a door of clients says something else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +96,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         *,
         trust_request_id: bool,
         observe: CallObserver | None = None,
+        traces: TracePolicy | None = None,
     ) -> None:
         self._deadlines = deadlines
         self._trust_request_id = trust_request_id
         self._observe = observe
+        self._traces = traces or TracePolicy()
 
     async def intercept_service(
         self,
@@ -160,6 +180,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         remaining_s = context.time_remaining()
         call = _Call(context, self._deadlines.limit_s(method, remaining_s))
         started = time.monotonic()
+        span = self._begin_span(method, context) if is_traced() else NO_SPAN
         try:
             yield call
         except (asyncio.CancelledError, GeneratorExit):
@@ -173,12 +194,27 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 code=call.code,
                 duration_ms=round(duration_s * 1000, 1),
             )
+            span.set({"rpc.method": method.lstrip("/"), "rpc.response.status_code": call.code})
+            span.end(call.reason)
             if self._observe is not None:
                 self._observe(
                     EndedCall(
                         method=method, code=call.code, reason=call.reason, duration_s=duration_s
                     )
                 )
+
+    def _begin_span(self, method: str, context: grpc.aio.ServicerContext[Any, Any]) -> Span:
+        callers = [
+            value
+            for key, value in context.invocation_metadata() or ()
+            if key == TRACEPARENT_KEY and isinstance(value, str)
+        ]
+        return begin_call(
+            method.rpartition(".")[2],
+            callers[0] if len(callers) == 1 else None,
+            starts=self._traces.starts,
+            callers_trace=self._traces.callers,
+        )
 
     def _request_id(self, context: grpc.aio.ServicerContext[Any, Any]) -> str:
         if self._trust_request_id:

@@ -16,10 +16,16 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from services.chassis.channel import MAX_MESSAGE_BYTES
-from services.chassis.interceptor import CallInterceptor, CallObserver, DeadlinePolicy
+from services.chassis.interceptor import (
+    CallInterceptor,
+    CallObserver,
+    DeadlinePolicy,
+    TracePolicy,
+)
 from services.chassis.logs import configure_logging, get_logger
 from services.chassis.settings import ConfigError
 from services.chassis.tls import ServerTls
+from services.chassis.tracing import ENDPOINT_VARIABLE, close_tracing, configure_tracing
 
 _DRAIN_S = 10.0
 # A certificate is looked at when a connection opens: none stays open long after its end. Calls
@@ -43,10 +49,12 @@ class ServiceHost:
         tls: ServerTls | None = None,
         mutual_tls_address: str | None = None,
         has_reflection: bool = True,
+        traces: TracePolicy | None = None,
     ) -> None:
         """`max_streams`: most calls at once on one connection; further ones wait at the client.
         `observe` is told how each call ended. `tls`: for every address but unix sockets.
-        `mutual_tls_address`: one more, where every client shows a certificate."""
+        `mutual_tls_address`: one more, where every client shows a certificate. `traces`: None for
+        those that traced services make."""
         self._addresses = addresses
         self._tls = tls
         self._mutual_tls_address = mutual_tls_address
@@ -57,6 +65,7 @@ class ServiceHost:
                     deadlines or DeadlinePolicy(),
                     trust_request_id=trust_request_id,
                     observe=observe,
+                    traces=traces,
                 )
             ],
             options=[
@@ -147,10 +156,13 @@ def run_service(name: str, main: Callable[[Mapping[str, str]], Awaitable[None]])
     os.umask(0o077)
     configure_logging(name, os.environ.get("EDGELORA_LOG_LEVEL", "info"))
     try:
+        configure_tracing(name, os.environ.get(ENDPOINT_VARIABLE, ""))
         asyncio.run(_as_coroutine(main))
     except (ConfigError, OSError) as error:
         sys.stderr.write(f"{name}: {error}\n")
         sys.exit(_EXIT_BAD_CONFIG)
+    finally:
+        close_tracing()
 
 
 async def _as_coroutine(main: Callable[[Mapping[str, str]], Awaitable[None]]) -> None:
