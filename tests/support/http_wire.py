@@ -75,7 +75,8 @@ class HttpWire:
 
     def reset(self) -> None:
         """Drops the connection with a reset, as a machine that loses power does."""
-        assert self._writer is not None
+        if self._writer is None:
+            return
         taken: socket.socket = self._writer.get_extra_info("socket")
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()

@@ -6,7 +6,12 @@ import asyncio
 import hashlib
 import json
 
-from edgelora.errors import AdapterNotFoundError, AlreadyExistsError, EdgeLoraError
+from edgelora.errors import (
+    AdapterNotFoundError,
+    AdapterRejectedError,
+    AlreadyExistsError,
+    EdgeLoraError,
+)
 from edgelora.v1 import adapter_store_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import (
     Adapter,
@@ -63,10 +68,13 @@ class StandinRegistry(StandinStore):
         files = {pb.AdapterFile.Value(f"ADAPTER_FILE_{kind}"): b"" for kind in kinds}
         async for message in request_iterator:
             files[message.chunk.file] += message.chunk.data
-        assert len(files[pb.ADAPTER_FILE_CONFIG]) == header.config_size_bytes
-        assert len(files[pb.ADAPTER_FILE_WEIGHTS]) == header.weights_size_bytes
-        assert len(files[pb.ADAPTER_FILE_PROBE]) == header.probe_size_bytes
-        assert len(files[pb.ADAPTER_FILE_CARD]) == header.card_size_bytes
+        if [len(data) for data in files.values()] != [
+            header.config_size_bytes,
+            header.weights_size_bytes,
+            header.probe_size_bytes,
+            header.card_size_bytes,
+        ]:
+            raise AdapterRejectedError("the upload ended before its files did")
         self.probes.append(files.pop(pb.ADAPTER_FILE_PROBE))
         self.cards.append(files.pop(pb.ADAPTER_FILE_CARD))
         response = self._add(tenant, b"".join(files.values()), header, "upload")
@@ -115,6 +123,10 @@ class StandinRegistry(StandinStore):
             ],
             next_page_token=str(end) if end < len(owned) else "",
         )
+
+    async def ListCandidates(self, request, context):
+        self._tenant(request.claim)
+        return pb.ListCandidatesResponse(version="none")
 
     async def GetAdapter(self, request, context):
         tenant = self._tenant(request.claim)
