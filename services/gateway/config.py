@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast, get_args
 
 from services.chassis.settings import ConfigError, Settings
 from services.chassis.tls import TlsFiles
+from services.chassis.tracing import CallersTrace
 from services.gateway.http.limits import HttpLimits
 
 PREFIX = "EDGELORA_GATEWAY_"
@@ -25,6 +27,9 @@ class GatewayConfig:
     """ADDRESS: where tenants connect, default 127.0.0.1:50051."""
     metrics_address: str | None
     """METRICS_ADDRESS: `host:port` where a Prometheus may read; absent: nowhere."""
+    clients_trace: CallersTrace
+    """CLIENTS_TRACE: what becomes of the traceparent a client sends: `ignore` (the default), `link`
+    or `parent`."""
     admin_address: str
     """ADMIN_ADDRESS: unix socket of the AdminService. Never a network address."""
     directory: Path
@@ -83,6 +88,9 @@ class GatewayConfig:
         config = cls(
             address=settings.text("ADDRESS", "127.0.0.1:50051"),
             metrics_address=settings.listen_address("METRICS_ADDRESS"),
+            clients_trace=cast(
+                CallersTrace, settings.choice("CLIENTS_TRACE", "ignore", get_args(CallersTrace))
+            ),
             admin_address=settings.text("ADMIN_ADDRESS"),
             directory=settings.path("DIRECTORY"),
             scheduler_address=settings.text("SCHEDULER_ADDRESS"),

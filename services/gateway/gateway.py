@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from edgelora.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from edgelora.v1.gateway_service_pb2_grpc import add_GatewayServiceServicer_to_server
 from services.chassis.healthcheck import GATEWAY_SERVICE
-from services.chassis.interceptor import DeadlinePolicy
+from services.chassis.interceptor import DeadlinePolicy, TracePolicy
 from services.chassis.sealing import Sealer
 from services.chassis.server import ServiceHost
 from services.chassis.tls import ServerTls, warn_of_plain_addresses
+from services.chassis.tracing import is_traced
 from services.gateway import quota_ledger, tenant_registry, usage_ledger
 from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.admin_servicer import AdminServicer
@@ -28,6 +29,7 @@ from services.gateway.grants import Grants
 from services.gateway.http.listener import HttpListener
 from services.gateway.http.operator_app import operator_app
 from services.gateway.http.tenant_app import tenant_app
+from services.gateway.http.traced_app import TracedApp
 from services.gateway.installation import Installations
 from services.gateway.node_readings import NodeReadings
 from services.gateway.node_status import NodeStatus
@@ -81,8 +83,14 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         mutual_tls_address=config.mutual_tls_address,
         # Whoever may call knows the protos; others learn nothing of them here.
         has_reflection=False,
+        traces=TracePolicy(starts=True, callers=config.clients_trace),
     )
-    admin = ServiceHost([config.admin_address], trust_request_id=False, observe=observe)
+    admin = ServiceHost(
+        [config.admin_address],
+        trust_request_id=False,
+        observe=observe,
+        traces=TracePolicy(starts=True, callers="ignore"),
+    )
 
     async def tell_readiness(is_ready: bool) -> None:
         await public.set_ready(is_ready)
@@ -146,6 +154,8 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
     )
     tenants = tenant_app(door, catalogue, status)
     public_app = metrics.observed(tenants, "tenants") if metrics else tenants
+    if is_traced():
+        public_app = TracedApp(public_app, config.clients_trace)
     listeners = [HttpListener(public_app, config.http_address, config.http_limits, tls)]
     if config.operator_key is not None:
         dashboard = operator_app(

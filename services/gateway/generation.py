@@ -21,6 +21,7 @@ from services.gateway.authentication import Caller
 from services.gateway.delivery import Delivery
 from services.gateway.ended_generation import EndedGeneration, EndObserver
 from services.gateway.generation_run import GenerationRequest, GenerationRun
+from services.gateway.generation_trace import traced
 from services.gateway.quota import Quota
 from services.gateway.upstream import Upstream
 from services.gateway.usage import Used
@@ -121,7 +122,7 @@ class Generations:
             emit=delivery.put,
             deadline_s=asyncio.get_running_loop().time() + budget_s,
         )
-        task = asyncio.create_task(_run_within(run, budget_s))
+        task = asyncio.create_task(_run_within(run, budget_s, request, caller.request_id))
         self._keep(task)
         name = caller.tenant.tenant_id, caller.request_id
         self._running[name] = run
@@ -191,15 +192,18 @@ def _refused(caller: Caller, request: GenerationRequest, error: EdgeLoraError) -
     )
 
 
-async def _run_within(run: GenerationRun, budget_s: float) -> None:
-    try:
-        async with asyncio.timeout(budget_s):
-            await run.run()
-    except TimeoutError:
-        raise DeadlineExceededError(
-            "the deadline passed before the answer was complete: allow more time, or lower "
-            "max_tokens"
-        ) from None
+async def _run_within(
+    run: GenerationRun, budget_s: float, request: GenerationRequest, request_id: str
+) -> None:
+    with traced(run, request, request_id):
+        try:
+            async with asyncio.timeout(budget_s):
+                await run.run()
+        except TimeoutError:
+            raise DeadlineExceededError(
+                "the deadline passed before the answer was complete: allow more time, or lower "
+                "max_tokens"
+            ) from None
 
 
 def _ms(seconds: float | None) -> float | None:

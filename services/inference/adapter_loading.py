@@ -17,6 +17,7 @@ from edgelora.errors import (
 from edgelora.v1.adapter_store_service_pb2 import WarmUp
 from edgelora.v1.ticket_pb2 import Sealed, Ticket
 from services.chassis.logs import get_logger
+from services.chassis.tracing import inside, remembered
 from services.inference.adapter_source import AdapterSource
 from services.inference.engine.adapter_slots import Eviction
 from services.inference.engine.engine import Engine
@@ -117,6 +118,10 @@ class AdapterLoading:
 
     async def _bring(self, digest: str, ticket: Sealed) -> None:
         """Fetches what a request waits for; what goes wrong is an answer as well."""
+        with inside(remembered(Ticket.FromString(ticket.payload).ticket_id)):
+            await self._answer(digest, ticket)
+
+    async def _answer(self, digest: str, ticket: Sealed) -> None:
         started_s = self._clock()
         try:
             ahead = self._warm_ups.get(digest)

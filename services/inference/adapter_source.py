@@ -24,7 +24,7 @@ from edgelora.v1.adapter_store_service_pb2 import AdapterFile, FetchAdapterReque
 from edgelora.v1.adapter_store_service_pb2_grpc import AdapterStoreServiceStub
 from edgelora.v1.ticket_pb2 import Sealed
 from services.chassis.base_model import BaseModel
-from services.chassis.channel import translate_errors
+from services.chassis.channel import call_metadata, translate_errors
 from services.inference.backends.base import EncodedAdapter, LoadableAdapter
 from services.inference.certificates import encoded_file_hash, to_reference
 from services.inference.encoded_blobs import check_encoded
@@ -105,7 +105,7 @@ class AdapterSource:
         )
         received = _Received()
         parts: dict[int, bytearray] = {}
-        call = self._stub.FetchAdapter(request, timeout=self._timeout_s)
+        call = self._stub.FetchAdapter(request, timeout=self._timeout_s, metadata=call_metadata())
         try:
             with translate_errors():
                 async for response in call:

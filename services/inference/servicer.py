@@ -19,6 +19,7 @@ from services.chassis.base_model import BaseModel
 from services.chassis.claims import open_claim, open_ticket
 from services.chassis.generation_limits import check_session
 from services.chassis.sealing import Sealer, boot_clock_s
+from services.chassis.tracing import current_span, forget, remember
 from services.inference.adapter_loading import AdapterLoading
 from services.inference.constraints.compiler import ConstraintCompiler
 from services.inference.engine.engine import Engine
@@ -26,6 +27,7 @@ from services.inference.engine.events import Admitted, Completed, TextDelta, Wor
 from services.inference.engine.sequence import Priority
 from services.inference.engine.token_bytes import TokenBytes
 from services.inference.generation_observer import GenerationObserver
+from services.inference.generation_phases import add_phases
 from services.inference.messages import (
     to_delta,
     to_duration,
@@ -116,6 +118,8 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         self._loading.check(ticket.tenant_id, tuple(use.digest for use in adapters))
         constraint = await self._constraints.compile(options, request.input, ticket.tenant_id)
         num_prompt_tokens = len(token_ids)
+        remember(ticket.ticket_id)
+        context.add_done_callback(lambda _: forget(ticket.ticket_id))  # type: ignore[arg-type]
         stream = self._engine.submit(
             token_ids,
             ticket=request.ticket,
@@ -161,6 +165,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
                         )
                     case Completed():
                         structlog.contextvars.bind_contextvars(**to_timings(event))
+                        add_phases(current_span(), event)
                         if self._observer is not None:
                             self._observer.note_completed(event)
                         yield pb.InferenceServiceGenerateResponse(finished=to_finished(event))

@@ -19,6 +19,7 @@ from edgelora.v1.routing_pb2 import Routing
 from edgelora.v1.ticket_pb2 import Sealed, TenantClaim, Ticket
 from services.chassis.claims import open_claim, seal_ticket
 from services.chassis.sealing import Sealer
+from services.chassis.tracing import current_span
 from services.scheduler.acquisition import AcquisitionObserver, told
 from services.scheduler.dispatcher import Dispatcher
 from services.scheduler.leases import Lease
@@ -101,6 +102,8 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
             yield _queued(position, admitted, routing)
             lease = await self._dispatcher.wait(waiting)
             acquisition.wait_s = self._clock() - queued_at_s
+            waited_from_s = queued_at_s - asked_at_s
+            current_span().phase("wait", waited_from_s, waited_from_s + acquisition.wait_s)
             promised = admitted
             admitted = await self._admission.admit_again(request, selections, priority, promised)
             if admitted is not promised:
