@@ -6,10 +6,8 @@ import asyncio
 import os
 import stat
 
-import grpc
 import pytest
 from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from edgelora.errors import AlreadyExistsError, InvalidRequestError, NotFoundError
 from edgelora.generation import Delta, Done
@@ -76,37 +74,6 @@ async def test_status_tells_model_services_queues_and_device(gateway):
         while not (status := await client.status()).HasField("device"):
             pass
     assert status.device.num_cores == 2
-
-
-async def services_behind(address: str) -> set[str]:
-    async with grpc.aio.insecure_channel(
-        address, options=[("grpc.default_authority", "localhost")]
-    ) as channel:
-        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-        call = stub.ServerReflectionInfo(
-            iter([reflection_pb2.ServerReflectionRequest(list_services="")]), timeout=10
-        )
-        async for response in call:
-            return {service.name for service in response.list_services_response.service}
-
-
-async def test_each_door_shows_its_own_services_and_no_more_T20(gateway):
-    common = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
-    assert await services_behind(gateway.address("gateway")) == {
-        "edgelora.v1.GatewayService",
-        *common,
-    }
-    assert await services_behind(gateway.address("admin")) == {"edgelora.v1.AdminService", *common}
-    await gateway.client()
-    async with grpc.aio.insecure_channel(
-        gateway.address("gateway"), options=[("grpc.default_authority", "localhost")]
-    ) as channel:
-        for method in ("CreateTenant", "ListTenants", "RevokeTenant"):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await channel.unary_unary(f"/edgelora.v1.AdminService/{method}")(
-                    b"", metadata=gateway.authorization(), timeout=10
-                )
-            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_the_operator_makes_lists_and_revokes_tenants(gateway):
