@@ -32,6 +32,7 @@ from opentelemetry.trace import Tracer as OtelTracer
 from services.chassis.tracing import Value
 
 _EXPORT_TIMEOUT_S = 2
+_BATCH_MS = 1000
 _CLOSE_LIMIT_MS = 3000
 _MAX_ATTRIBUTE_CHARS = 256
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
@@ -59,7 +60,9 @@ class OtlpTracer:
         exporter = OTLPSpanExporter(
             endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=_EXPORT_TIMEOUT_S
         )
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._provider.add_span_processor(
+            BatchSpanProcessor(exporter, schedule_delay_millis=_BATCH_MS)
+        )
         self._tracer = self._provider.get_tracer("edgelora")
 
     def begin(self, name: str, parent: str | None, link: str | None) -> OtlpSpan:
