@@ -71,7 +71,7 @@ def device() -> None:
 @connection_options
 @json_option
 def show(as_json: bool, **where: Any) -> None:
-    """Show the pressure of each dimension and why, readings, GPUs and reporting sources."""
+    """Show the pressure of each dimension and why, readings, GPUs, reporting sources, processes."""
     response = call_node(where, lambda client: client.status())
     if not response.HasField("pressure"):
         raise CliError("the monitor does not answer: the device's state is unknown")

@@ -13,6 +13,7 @@ from edgelora.v1.monitor_service_pb2 import (
     DeviceSnapshot,
     DimensionPressure,
     Gpu,
+    ProcessSample,
 )
 
 
@@ -50,6 +51,26 @@ def reading_lines(device: DeviceSnapshot) -> Iterator[str]:
         yield f"gpu       {_gpu(gpu)}"
     for source in device.reporting_sources:
         yield f"reports   {source}"
+    for process in device.processes:
+        yield f"process   {_process(process)}"
+
+
+def leak_lines(device: DeviceSnapshot) -> Iterator[str]:
+    """The processes whose memory looks like a leak."""
+    for process in device.processes:
+        if process.is_growing:
+            yield f"leak?     {_process(process)}"
+
+
+def _process(process: ProcessSample) -> str:
+    used = (
+        f"{printable(process.service)} {process.rss_bytes / 1e6:.0f} MB, "
+        f"{process.cpu_cores:.2f} cores"
+    )
+    if not process.HasField("growth_bytes_per_hour"):
+        return used
+    growth = f"{process.growth_bytes_per_hour / 1e6:+.1f} MB an hour"
+    return f"{used}, {growth}{', steadily: it looks like a leak' if process.is_growing else ''}"
 
 
 def _frequency(device: DeviceSnapshot) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from edgelora.cli.device_view import pressure_lines
+from edgelora.cli.device_view import leak_lines, pressure_lines
 from edgelora.cli.messages import status_document
 from edgelora.cli.node_call import call_node
 from edgelora.cli.output import counted, output_console, print_json, printable
@@ -53,6 +53,8 @@ def _print(response: GetStatusResponse) -> None:
         for line in tier_lines(response.tiers):
             console.print(line)
     console.print(f"device    {_device(response)}")
+    for line in leak_lines(response.device):
+        console.print(line)
     if response.HasField("pressure"):
         for line in pressure_lines(response.pressure):
             console.print(line)
