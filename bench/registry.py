@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, str] = {
     "warmup": "bench.warmup",
     "codec": "bench.codec",
     "loads": "bench.loads",
+    "constraints": "bench.constraints",
     "tiers": "bench.tiers",
     "adapters": "bench.registry_scale",
     "routing": "bench.routing",

@@ -83,6 +83,7 @@ def bench(
       warmup       first responses after a cold start, with and without forecasts
       tiers        until an adapter is ready, from memory, flash and a remote
       loads        loading inside a worker, and what its other streams notice
+      constraints  what bounded output costs, and what hostile schemas do
       adapters     the adapter store with 100, 1,000 and 10,000 adapters
       routing      choosing adapters, and what knowing who is resident saves
       codec        what an adapter loses and saves when it is kept in few bits

@@ -17,8 +17,8 @@ _MODULE = "services.inference.constraints.checking_process"
 _ANSWER_LIMIT_S = 2.0
 """For the process to answer at all; what it checks has limits of its own."""
 _START_LIMIT_S = 30.0
-_MAX_WAITING = 16
-_MAX_WAITING_OF_TENANT = 4
+_MAX_WAITING = 32
+_MAX_WAITING_OF_TENANT = 8
 
 
 class GrammarChecker:

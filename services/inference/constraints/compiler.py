@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from edgelora.errors import InvalidRequestError, ServiceUnavailableError
@@ -49,6 +50,8 @@ class ConstraintCompiler:
         )
         self._verdicts: OrderedDict[tuple[str, bytes], Verdict] = OrderedDict()
         """By tenant and hash of the grammar, the newest last: most requests bring one again."""
+        self._checks: dict[tuple[str, bytes], asyncio.Task[Verdict]] = {}
+        """Those under way: requests that bring the same at once share one."""
 
     async def compile(
         self, options: GenerationOptions, source: GenerationInput, tenant_id: str
@@ -74,7 +77,12 @@ class ConstraintCompiler:
         key = tenant_id, hashlib.sha256(grammar.text.encode()).digest()
         verdict = self._verdicts.pop(key, None)
         if verdict is None:
-            verdict = await self._checker.check(grammar.text, tenant_id)
+            if key not in self._checks:
+                check = asyncio.create_task(self._checker.check(grammar.text, tenant_id))
+                check.add_done_callback(partial(self._end_check, key))
+                self._checks[key] = check
+            # One request that is cancelled must not take it from the others.
+            verdict = await asyncio.shield(self._checks[key])
         if verdict is Verdict.TIMED_OUT:
             raise ServiceUnavailableError(
                 "the machine is too busy to prepare the constraint: try again in a moment",
@@ -86,11 +94,14 @@ class ConstraintCompiler:
         if verdict is not Verdict.FITS:
             raise _refused(grammar, verdict)
 
+    def _end_check(self, key: tuple[str, bytes], check: asyncio.Task[Verdict]) -> None:
+        del self._checks[key]
+        if not check.cancelled():
+            check.exception()  # those who waited may have left: then nobody else looks at it
+
     async def _open(self) -> LLTokenizer:
         if self._opened is None:
-            opening = asyncio.to_thread(self._open_now)
-            self._opened = asyncio.create_task(opening)
-        # One request that is cancelled must not take it from the others.
+            self._opened = asyncio.create_task(asyncio.to_thread(self._open_now))
         return await asyncio.shield(self._opened)
 
     def _open_now(self) -> LLTokenizer:

@@ -162,12 +162,12 @@ async def test_a_request_that_is_cancelled_leaves_no_answer_to_the_next(checker)
 
 
 async def test_few_may_wait_and_fewer_of_one_tenant(checker):
-    first = [asyncio.create_task(checker.check(SLOW, "a")) for _ in range(4)]
+    first = [asyncio.create_task(checker.check(SLOW, "a")) for _ in range(8)]
     await asyncio.sleep(0)
     with pytest.raises(QueueFullError) as caught:
         await checker.check(GOOD, "a")
     assert caught.value.retry_after_s == 1.0
-    others = [asyncio.create_task(checker.check(GOOD, f"b{each // 4}")) for each in range(12)]
+    others = [asyncio.create_task(checker.check(GOOD, f"b{each // 8}")) for each in range(24)]
     await asyncio.sleep(0)
     with pytest.raises(QueueFullError):
         await checker.check(GOOD, "c")
