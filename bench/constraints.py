@@ -220,7 +220,14 @@ class _Node:
         while not is_over.is_set():
             await self._ask(None, num_tokens=128, seed=seed)
 
-    async def _ask(self, schema: dict[str, Any] | None, *, num_tokens: int, seed: int = 0) -> float:
+    async def _ask(
+        self,
+        schema: dict[str, Any] | None,
+        *,
+        num_tokens: int,
+        seed: int = 0,
+        temperature: float = 0.8,
+    ) -> float:
         """Runs a request to its end; returns the seconds to its first token."""
         begin_s = time.perf_counter()
         constraint = None if schema is None else await self._compile(json.dumps(schema))
