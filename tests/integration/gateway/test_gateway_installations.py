@@ -26,7 +26,8 @@ from services.gateway.authentication import Caller
 from services.gateway.installation import Installations
 from services.gateway.quota import Quota
 from services.gateway.quota_ledger import QuotaLedger
-from services.gateway.tenant_registry import Tenant
+from services.gateway.roles import Role
+from services.gateway.tenant import Tenant, TenantQuotas
 from services.gateway.upstream import Upstream
 
 pytestmark = pytest.mark.integration
@@ -181,8 +182,9 @@ async def test_a_client_that_reads_nothing_loses_its_call(gateway):
     gateway.store.package_bytes, gateway.store.hold_after = 1000, 500
     tenant = Tenant(
         tenant_id="acme",
-        max_concurrent_requests=1,
-        max_tokens_per_minute=1,
+        role=Role.AUTHOR,
+        quotas=TenantQuotas(max_concurrent_requests=1),
+        spiffe_id=None,
         created_at_s=0.0,
         revoked_at_s=None,
     )
@@ -198,7 +200,7 @@ async def test_a_client_that_reads_nothing_loses_its_call(gateway):
             installations = Installations(upstream, quota, stall_s=0.1)
             # Nobody reads its events.
             installations.start(
-                Caller(tenant=tenant, request_id="r", claim=claim),
+                Caller(tenant=tenant, key_id="1", spiffe_id=None, request_id="r", claim=claim),
                 pb.InstallAdapterRequest(package="shop/mail"),
                 budget_s=60.0,
             )
