@@ -62,3 +62,21 @@ def test_nothing_that_serves_can_unpickle():
 @pytest.mark.parametrize("path", OURS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_module_outgrows_its_noun(path):
     assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+def test_only_what_is_loaded_on_demand_imports_metrics_and_traces():
+    """Neither costs a process anything where it is off."""
+    services = [path for path in OURS if path.is_relative_to(ROOT / "services")]
+    assert importers_of("opentelemetry") == {"services/chassis/otlp_tracer.py"}
+    metrics = importers_of("prometheus_client")
+    assert metrics
+    assert all(path.endswith("metrics.py") for path in metrics)
+    for path in services:
+        if path.name.endswith("metrics.py"):
+            continue
+        loaded_at_start = {
+            node.module.rpartition(".")[2]
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.ImportFrom) and node.module
+        }
+        assert not {name for name in loaded_at_start if name.endswith("metrics")}, path
