@@ -1,4 +1,5 @@
-"""Paths that neither API has: running generations, kept conversations, usage, health."""
+"""Paths that neither API has: running generations, kept conversations, usage, health, and the
+document of all paths."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ from edgelora.v1.gateway_service_pb2 import TenantUsage
 from services.gateway.front_door import FrontDoor
 from services.gateway.http.call import HttpCall, endpoints
 from services.gateway.http.openai.dialect import OpenAiDialect
+from services.gateway.http.openapi.document import api_document
 from services.gateway.node_status import NodeStatus
+
+_DOCUMENT = api_document()
 
 
 def own_routes(door: FrontDoor, status: NodeStatus) -> list[Route]:
@@ -23,6 +27,7 @@ def own_routes(door: FrontDoor, status: NodeStatus) -> list[Route]:
         Route("/v1/sessions/{name}", endpoint(forget_session), methods=["DELETE"]),
         Route("/v1/usage", endpoint(own.usage), methods=["GET"]),
         Route("/healthz", endpoint(tell_health), methods=["GET"]),
+        Route("/openapi.json", endpoint(show_document), methods=["GET"]),
     ]
 
 
@@ -65,6 +70,11 @@ async def tell_health(call: HttpCall) -> Response:
     if not call.door.is_ready:
         raise ServiceUnavailableError("the node is not ready: try again", retry_after_s=1.0)
     return JSONResponse({"status": "ok"})
+
+
+async def show_document(_call: HttpCall) -> Response:
+    """What paths there are, what they take and answer. For anybody."""
+    return JSONResponse(_DOCUMENT)
 
 
 class _OwnPaths:

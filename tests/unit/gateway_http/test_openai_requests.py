@@ -321,6 +321,8 @@ def test_the_input_of_a_response_becomes_messages_that_keep_their_names():
     assert messages[3].tool_call_id == "c1"
     assert names["messages[1]"] == "input[1]"
     assert names["messages[4].content"] == "input[5].content"
+    assert names["messages[2].tool_calls[1].arguments_json"] == "input[3].arguments"
+    assert names["messages[3].content"] == "input[4].output"
 
 
 def test_a_plain_input_is_the_users_message():

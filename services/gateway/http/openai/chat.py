@@ -12,18 +12,16 @@ from services.gateway.http.field_names import renamed
 from services.gateway.http.generation_answer import answer
 from services.gateway.http.json_fields import Fields
 from services.gateway.http.openai.chat_format import ChatFormat
-from services.gateway.http.openai.messages import read_messages
+from services.gateway.http.openai.messages import call_names, read_messages
 from services.gateway.http.openai.shared_fields import SharedFields, read_shared
-from services.gateway.http.openai.tools import read_response_format, read_tools
+from services.gateway.http.openai.tools import read_response_format, read_tools, tool_names
 from services.gateway.http.served import served_headers
 
 _MAX_TOKENS = ("max_completion_tokens", "max_tokens")
 _NAMES = {
     "options.constraint": "response_format",
+    "options.constraint.json_schema": "response_format.json_schema.schema",
     "options.logprobs": "top_logprobs",
-    "tools.tools": "tools",
-    "tools.choice": "tool_choice",
-    "tools.name": "tool_choice.function.name",
 }
 _NOT_SERVED = {
     "audio": "answers are text",
@@ -42,7 +40,8 @@ async def complete_chat(call: HttpCall) -> Response:
     fields = await call.json_fields()
     shared = read_shared(fields, call.door.model.name, max_tokens=_MAX_TOKENS)
     request = _read_request(fields, shared)
-    rename = shared.rename(_NAMES)
+    names = tool_names(len(request.tools.tools), is_nested=True)
+    rename = shared.rename({**_NAMES, **names, **call_names(request.messages)})
     with renamed(rename):
         stream = call.door.chat(caller, request, remaining_s=None)
     return await answer(

@@ -19,10 +19,10 @@ def read_input(fields: Fields) -> tuple[list[ChatMessage], dict[str, str]]:
     conversation = _Conversation()
     instructions = fields.text("instructions")
     if instructions:
-        conversation.add(ChatMessage(role="system", content=instructions), "instructions")
+        conversation.add(ChatMessage(role="system", content=instructions), "instructions", "")
     if isinstance(fields.anything("input"), str):
         text = fields.required_text("input")
-        conversation.add(ChatMessage(role="user", content=text), "input")
+        conversation.add(ChatMessage(role="user", content=text), "input", "")
     else:
         listed = fields.children("input")
         if listed is None:
@@ -37,8 +37,11 @@ class _Conversation:
         self.messages: list[ChatMessage] = []
         self.names: dict[str, str] = {}
 
-    def add(self, message: ChatMessage, name: str) -> None:
-        """Adds a message; a system message joins the one right before it."""
+    def add(self, message: ChatMessage, name: str, content: str = ".content") -> None:
+        """Adds a message; a system message joins the one right before it.
+
+        `name` is what the client called it, and with `content` what its text.
+        """
         last = self.messages[-1] if self.messages else None
         if last is not None and last.role == message.role == "system":
             last.content = f"{last.content}\n\n{message.content}"
@@ -46,7 +49,7 @@ class _Conversation:
         path = f"messages[{len(self.messages)}]"
         self.messages.append(message)
         self.names[path] = name
-        self.names[f"{path}.content"] = name if name == "input" else f"{name}.content"
+        self.names[f"{path}.content"] = name + content
 
     def read(self, item: Fields) -> None:
         """Adds an item of `input`."""
@@ -60,7 +63,8 @@ class _Conversation:
                 content=read_content(item, "output", _PART_TYPES),
                 tool_call_id=item.required_text("call_id"),
             )
-            self.add(message, item.own_path)
+            self.names[f"messages[{len(self.messages)}].tool_call_id"] = item.path("call_id")
+            self.add(message, item.own_path, ".output")
         else:
             role = item.one_of("role", _ROLES)
             if role is None:
@@ -80,4 +84,8 @@ class _Conversation:
         )
         if not self.messages or self.messages[-1].role != "assistant":
             self.add(ChatMessage(role="assistant"), item.own_path)
-        self.messages[-1].tool_calls.append(call)
+        last = self.messages[-1]
+        path = f"messages[{len(self.messages) - 1}].tool_calls[{len(last.tool_calls)}]"
+        for before, after in (("id", "call_id"), ("name", "name"), ("arguments_json", "arguments")):
+            self.names[f"{path}.{before}"] = item.path(after)
+        last.tool_calls.append(call)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from edgelora.v1.generation_pb2 import ChatMessage, ToolCall
 from services.gateway.http.json_fields import Fields
 
@@ -19,6 +21,18 @@ def read_messages(fields: Fields) -> list[ChatMessage]:
     if listed is None:
         raise fields.invalid("messages", "is missing")
     return [_message(item) for item in listed]
+
+
+def call_names(messages: Sequence[ChatMessage]) -> dict[str, str]:
+    """What the front door calls the fields of tool calls -> what the client called them."""
+    return {
+        f"{call}.{before}": f"{call}.function.{after}"
+        for index, message in enumerate(messages)
+        for call in (
+            f"messages[{index}].tool_calls[{place}]" for place in range(len(message.tool_calls))
+        )
+        for before, after in (("name", "name"), ("arguments_json", "arguments"))
+    }
 
 
 def read_content(item: Fields, name: str, part_types: tuple[str, ...]) -> str:

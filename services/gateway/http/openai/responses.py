@@ -14,15 +14,13 @@ from services.gateway.http.json_fields import Fields
 from services.gateway.http.openai.input_items import read_input
 from services.gateway.http.openai.responses_format import ResponsesFormat
 from services.gateway.http.openai.shared_fields import SharedFields, read_shared
-from services.gateway.http.openai.tools import read_response_format, read_tools
+from services.gateway.http.openai.tools import read_response_format, read_tools, tool_names
 from services.gateway.http.served import served_headers
 
 _NAMES = {
     "options.constraint": "text.format",
+    "options.constraint.json_schema": "text.format.schema",
     "options.logprobs": "top_logprobs",
-    "tools.tools": "tools",
-    "tools.choice": "tool_choice",
-    "tools.name": "tool_choice.name",
 }
 _NOT_SERVED = {
     "background": "an answer is given at once",
@@ -41,6 +39,7 @@ async def respond(call: HttpCall) -> Response:
     fields = await call.json_fields()
     shared = read_shared(fields, call.door.model.name, max_tokens=("max_output_tokens",))
     request, names = _read_request(fields, shared)
+    names |= tool_names(len(request.tools.tools), is_nested=False)
     rename = shared.rename({**_NAMES, **names})
     with renamed(rename):
         stream = call.door.chat(caller, request, remaining_s=None)

@@ -36,6 +36,21 @@ def read_tools(fields: Fields, *, is_nested: bool) -> ToolUse | None:
     )
 
 
+def tool_names(num_tools: int, *, is_nested: bool) -> dict[str, str]:
+    """What the front door calls the fields of tools -> what the client called them."""
+    holder = "function." if is_nested else ""
+    names = {
+        "tools.tools": "tools",
+        "tools.choice": "tool_choice",
+        "tools.name": f"tool_choice.{holder}name",
+    }
+    for index in range(num_tools):
+        before, after = f"tools.tools[{index}].", f"tools[{index}].{holder}"
+        names[before] = after
+        names[f"{before}parameters_json"] = f"{after}parameters"
+    return names
+
+
 def read_response_format(fields: Fields, name: str, *, is_nested: bool) -> Constraint | None:
     """What the answer must look like; None for any text.
 

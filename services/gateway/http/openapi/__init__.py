@@ -1,0 +1,1 @@
+"""The OpenAPI document of the tenants' listener, written by hand beside the routes."""
