@@ -207,7 +207,6 @@ async def test_an_adapter_is_pinned_and_let_go(command, adapter):
 async def test_what_is_learnt_is_shown_switched_and_forgotten(command, adapter):
     await command("adapters", "add", str(adapter), "--alias", "mail")
     (digest,) = command.gateway.store.adapters["acme"]
-    command.gateway.store.adapters["acme"][digest].aliases.append("mail")
     gone = "sha256:" + "0" * 64
     command.gateway.store.habits["acme"] = WarmUpState(
         is_enabled=True,
