@@ -24,6 +24,7 @@ class TokenConstraint:
         self._matcher = matcher
         self._field = field
         self._mask = np.zeros(-(-vocab_size // 32), dtype=np.uint32)
+        self._place = self._mask.ctypes.data, self._mask.nbytes
         self._is_current = False
 
     def mask(self) -> NDArray[np.uint32]:
@@ -33,10 +34,8 @@ class TokenConstraint:
         Raises InvalidRequestError when the grammar turns out to be too complex.
         """
         if not self._is_current:
-            self._matcher.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
+            self._matcher.unsafe_compute_mask_ptr(*self._place)
             self._check()
-            if not self._mask.any():
-                raise self._broken()
             self._is_current = True
         return self._mask
 
@@ -52,10 +51,7 @@ class TokenConstraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise self._broken()
-
-    def _broken(self) -> InvalidRequestError:
-        return InvalidRequestError(
-            f"{self._field} became too complex while the answer was written: make it simpler",
-            field=self._field,
-        )
+            raise InvalidRequestError(
+                f"{self._field} became too complex while the answer was written: make it simpler",
+                field=self._field,
+            )

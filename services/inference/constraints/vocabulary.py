@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 _CONTROL = b"\xff"
 """Begins no UTF-8 character; llguidance's mark of a control token."""
+_STRING_CHARACTER = r'[^"\\\x00-\x1F\x7F]'
+_SLICES = [_STRING_CHARACTER + count for count in ("{1,4}", "{1,8}", "{1,16}", "{1,30}", "+")]
+"""Sets of tokens whose masks are kept: inside a JSON string the largest that fits into what is left
+of it need not be gone through, which takes a tenth of the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,7 @@ class OutputVocabulary:
         made = LLTokenizer(
             cast("TokenizerWrapper", source),  # it reads nothing but the attributes
             eos_token=list(self.eos_token_ids),
-            slices=LLTokenizer.json_slices() if is_fast else [],
+            slices=_SLICES if is_fast else [],
         )
         source.opened = made
         return made
