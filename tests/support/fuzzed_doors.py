@@ -16,7 +16,12 @@ from tests.support.http_wire import HttpWire
 from tests.support.observed_gateway import Holding, ObservedGateway, observed_gateway
 
 TENANT = "acme"
-_LIMITS = {"max_concurrent_requests": 1000, "max_tokens_per_minute": 10**9}
+_RIGHTS = {
+    "role": "trusted",
+    "max_concurrent_requests": 1000,
+    "max_tokens_per_minute": 10**9,
+    "max_requests_per_minute": 10**6,
+}
 _GROWTH_BYTES = 24 * 2**20
 """What a process may gain beside what it kept while it warmed up: buffers, caches, fragments."""
 
@@ -45,10 +50,10 @@ class FuzzedDoors:
         for wire in self._wires:
             wire.reset()
 
-    def channel(self) -> grpc.aio.Channel:
-        """A connection of its own, which shares nothing with others."""
+    def channel(self, address: str | None = None) -> grpc.aio.Channel:
+        """A connection of its own, which shares nothing with others; by default to the gateway."""
         return grpc.aio.insecure_channel(
-            self.bench.address("gateway"),
+            address or self.bench.address("gateway"),
             options=[
                 ("grpc.default_authority", "localhost"),
                 ("grpc.use_local_subchannel_pool", 1),
@@ -89,7 +94,7 @@ async def fuzzed_doors() -> AsyncIterator[FuzzedDoors]:
         await bench.start_worker()
         bench.start_scheduler(MAX_WAITING_PER_TENANT="1000")
         gateway = await observed_gateway(bench)
-        client = await bench.client(TENANT, **_LIMITS)
+        client = await bench.client(TENANT, **_RIGHTS)
         files = bench.directory / "adapter"
         files.mkdir()
         (files / "adapter_config.json").write_text("{}")

@@ -11,6 +11,7 @@ from edgelora.errors import (
     AdapterRejectedError,
     AlreadyExistsError,
     EdgeLoraError,
+    InvalidRequestError,
 )
 from edgelora.v1 import adapter_store_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import (
@@ -111,6 +112,8 @@ class StandinRegistry(StandinStore):
     async def ListAdapters(self, request, context):
         tenant = self._tenant(request.claim)
         owned = list(self.adapters.get(tenant, {}).values())
+        if not (request.page_token or "0").isdecimal():
+            raise InvalidRequestError("must be from the page before", field="page_token")
         start = int(request.page_token or 0)
         end = start + (request.page_size or 1000)
         page = owned[start:end]

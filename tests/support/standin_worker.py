@@ -109,6 +109,9 @@ class StandinWorker(InferenceServiceServicer):
         self.run_limits.put_nowait(limits)
         return pb.SetRunLimitsResponse()
 
+    async def GetEngineStatus(self, request, context):
+        return pb.GetEngineStatusResponse(num_running=self.num_open)
+
     async def GetModel(self, request, context):
         return pb.GetModelResponse(
             name="stand-in",
