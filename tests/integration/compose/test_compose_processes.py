@@ -1,11 +1,14 @@
 """The compose file's own commands and environments serve a real chat, as local processes."""
 
+import json
 import os
 from pathlib import Path
 
 import grpc
 import pytest
 import pytest_asyncio
+from httpx import AsyncClient
+from openai import AsyncOpenAI
 
 from bench.adapters import ALL_LINEAR, write_random_adapter
 from edgelora.client import EdgeLoraClient
@@ -108,6 +111,39 @@ async def test_an_adapter_is_uploaded_fetched_over_tcp_and_used(stack, api_key, 
     assert text_of(adapted) != text_of(await chat(stack, api_key, question))
 
 
+async def test_the_openai_client_gets_an_answer_of_the_wanted_shape(stack, api_key):
+    """Also the process that checks schemas runs as the file says."""
+    city = {
+        "type": "object",
+        "properties": {"city": {"enum": ["Paris", "Rome"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    address = f"http://127.0.0.1:{stack.port('gateway', '8080')}/v1"
+    async with AsyncOpenAI(base_url=address, api_key=api_key, max_retries=0) as client:
+        answer = await client.chat.completions.create(
+            model="smollm2-135m-instruct",
+            messages=[{"role": "user", "content": "What is the capital of Italy?"}],
+            response_format={
+                "type": "json_schema",
+                "json_schema": {"name": "city", "schema": city, "strict": True},
+            },
+            temperature=0,
+            max_tokens=24,
+        )
+    assert answer.choices[0].finish_reason == "stop"
+    assert json.loads(answer.choices[0].message.content)["city"] in ("Paris", "Rome")
+
+
+async def test_the_dashboard_is_opened_by_its_secret_and_nothing_else(stack):
+    address = f"http://127.0.0.1:{stack.port('gateway', '8081')}"
+    async with AsyncClient(base_url=address, headers={"origin": address}) as browser:
+        assert (await browser.get("/")).status_code == 401
+        assert (await browser.post("/login", data={"key": "0" * 64})).status_code == 403
+        await browser.post("/login", data={"key": stack.secret("operator_key").strip()})
+        assert (await browser.get("/")).status_code == 200
+
+
 async def test_nobody_is_served_without_a_key(stack):
     async with grpc.aio.insecure_channel(f"127.0.0.1:{stack.port('gateway')}") as channel:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -138,7 +174,8 @@ async def test_redis_lets_the_store_do_its_work_and_nothing_else_T21(stack):
 
 
 async def test_no_secret_is_in_a_command_line_an_environment_or_a_log(stack, api_key):
-    secrets = [stack.secret("redis_password"), stack.secret("seal_key"), api_key]
+    names = ("redis_password", "seal_key", "operator_key")
+    secrets = [*(stack.secret(name).strip() for name in names), api_key]
     for service, process in stack.processes.items():
         texts = [stack.log_file(service).read_text(errors="replace"), *proc_texts(process)]
         assert not any(secret in text for secret in secrets for text in texts), service

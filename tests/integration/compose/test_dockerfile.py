@@ -112,6 +112,7 @@ def test_the_slim_image_holds_the_whole_product_without_torch():
     assert extras_of("build-slim") == ["prepare"]
     slim = requirements(["prepare"])
     assert {"grpcio", "redis", "psutil", "structlog", "tokenizers", "gguf"} <= slim
+    assert {"starlette", "uvicorn", "llguidance", "prometheus-client"} <= slim
     assert not {"torch", "transformers", "peft", "safetensors"} & slim
     assert any("/wheels/" in each for each in installed("build-slim"))
     assert [copied for word, copied in stages()["slim"][1] if word == "COPY"] == [
