@@ -23,7 +23,8 @@ def dashboard(show_key: bool, home: Path, as_json: bool) -> None:
       edgelora dashboard
       edgelora dashboard --show-key
     """
-    url = f"http://{running_state(home).dashboard_address}"
+    state = running_state(home)
+    url = f"{state.http_scheme}://{state.dashboard_address}"
     key_file = layout_of(home).operator_key_file
     key = _read(key_file) if show_key else None
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Protocol
 
 from edgelora.cli.demo_cast import CAST, Role
 from edgelora.cli.demo_tenants import ensure_adapter, ensure_tenant
+from edgelora.cli.places import CA_FILE_VARIABLE
 from edgelora.client import AdminClient, EdgeLoraClient
 from edgelora.errors import EdgeLoraError
 from edgelora.generation import Delta, Done, FinishReason, GenerationOptions, Usage
@@ -90,7 +92,9 @@ async def run_demo(stack: RunningStack, view: View) -> list[StreamResult]:
             view.preparing(f"{role.tenant}: {role.adapter}")
             tenant_id, key = await ensure_tenant(admin, stack.layout.keys, role.tenant)
             client = await clients.enter_async_context(
-                EdgeLoraClient(stack.state.gateway_address, key)
+                EdgeLoraClient(
+                    stack.state.gateway_address, key, ca_file=os.environ.get(CA_FILE_VARIABLE)
+                )
             )
             digest = await ensure_adapter(client, role)
             result = StreamResult(

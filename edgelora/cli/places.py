@@ -18,6 +18,7 @@ from edgelora.local_stack.state_file import StackState, load_state
 HOME_VARIABLE = "EDGELORA_HOME"
 KEY_VARIABLE = "EDGELORA_API_KEY"
 ADDRESS_VARIABLE = "EDGELORA_ADDRESS"
+CA_FILE_VARIABLE = "EDGELORA_CA_FILE"
 DEFAULT_HOME = Path(".edgelora")
 _TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

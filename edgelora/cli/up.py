@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
-import shutil
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,16 +13,17 @@ import click
 from rich.console import Console
 
 from edgelora.cli.demo_run import StreamResult, run_demo
-from edgelora.cli.demo_view import DemoView, print_results, results_document
+from edgelora.cli.demo_view import DemoView, print_results
 from edgelora.cli.errors import CliError
 from edgelora.cli.output import output_console, print_json, progress_console
-from edgelora.cli.places import DEFAULT_HOME, home_option, json_option, layout_of
+from edgelora.cli.places import home_option, json_option, layout_of
 from edgelora.cli.served_model import ensure_model
+from edgelora.cli.serving_view import serving_document, show_serving
 from edgelora.cli.start_view import StartView
 from edgelora.local_stack.layout import StackLayout
 from edgelora.local_stack.ports import choose_port
 from edgelora.local_stack.redis_binary import find_redis_binary
-from edgelora.local_stack.stack import RunningStack, StackOptions, owned_home, running_stack
+from edgelora.local_stack.stack import StackOptions, owned_home, running_stack
 from edgelora.local_stack.stop_signals import StopSignals
 from edgelora.local_stack.supervisor import Supervisor
 from services.chassis.base_model import DEFAULT_NAME
@@ -152,9 +149,12 @@ async def _run(layout: StackLayout, wish: _Wish, stop: StopSignals, console: Con
             if wish.demo:
                 results = await supervisor.guard(run_demo(stack, DemoView(console)))
             if wish.as_json:
-                print_json(_document(stack, results))
+                print_json(serving_document(stack, results))
             else:
-                _show(stack, results, wish, console)
+                if results:
+                    print_results(console, results)
+                if not wish.once:
+                    show_serving(stack, results, console)
             if wish.once:
                 return EXIT_FAILED if any(result.error for result in results) else 0
             is_serving = True
@@ -168,60 +168,3 @@ async def _run(layout: StackLayout, wish: _Wish, stop: StopSignals, console: Con
         stop.hold()
         view.end()
     return 0
-
-
-def _show(stack: RunningStack, results: list[StreamResult], wish: _Wish, console: Console) -> None:
-    if results:
-        print_results(console, results)
-    if wish.once:
-        return
-    state = stack.state
-    console.print()
-    console.print(f"gateway  {state.gateway_address}  (gRPC, edgelora.v1.GatewayService)")
-    console.print(f"http     http://{state.http_address}/v1  (OpenAI; Ollama at /api)")
-    console.print(f"panel    http://{state.dashboard_address}  (`edgelora dashboard --show-key`)")
-    for service, address in state.metrics_addresses.items():
-        console.print(f"metrics  http://{address}/metrics  ({service})")
-    console.print(f"admin    {state.admin_address}", soft_wrap=True)
-    console.print(f"logs     {stack.layout.logs}", soft_wrap=True)
-    command = _own_command(stack.layout.home)
-    console.print()
-    if results:
-        first = results[0]
-        talk = f"{command('chat')} --tenant {first.tenant} --adapter {first.adapter}"
-        console.print(f"Talk to it from another terminal:\n\n  {talk}\n", soft_wrap=True)
-    else:
-        console.print(
-            f"Make a tenant from another terminal:\n\n  {command('tenants add')} NAME\n",
-            soft_wrap=True,
-        )
-    console.print("Ctrl-C stops everything.")
-
-
-def _document(stack: RunningStack, results: list[StreamResult]) -> dict[str, object]:
-    return {
-        "model": stack.state.model,
-        "gateway_address": stack.state.gateway_address,
-        "http_address": stack.state.http_address,
-        "dashboard_address": stack.state.dashboard_address,
-        "admin_address": stack.state.admin_address,
-        "metrics_addresses": stack.state.metrics_addresses,
-        "home": str(stack.layout.home),
-        "streams": results_document(results),
-    }
-
-
-def _own_command(home: Path) -> Callable[[str], str]:
-    """Returns how to call this very command for another purpose, ready to be pasted."""
-    program = Path(sys.argv[0])
-    is_on_path = shutil.which("edgelora") == str(program.resolve())
-    name = "edgelora" if is_on_path or program.name != "edgelora" else _short(program)
-    where = "" if home == DEFAULT_HOME.resolve() else f" --home {shlex.quote(_short(home))}"
-    return lambda command: f"{name} {command}{where}"
-
-
-def _short(path: Path) -> str:
-    """The path from the current directory when it lies below it."""
-    path = Path(os.path.abspath(path))  # noqa: PTH100 - a virtual environment's link must stay
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

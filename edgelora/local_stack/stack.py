@@ -33,6 +33,7 @@ from services.chassis.healthcheck import GATEWAY_SERVICE, is_serving
 REDIS = "redis"
 _PROBE_TIMEOUT_S = 2.0
 _ROUTER_FILE = "EDGELORA_SCHEDULER_ROUTER_FILE"
+_TLS_FILE = "EDGELORA_GATEWAY_TLS_CERT_FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,7 @@ async def running_stack(
         admin_address=f"unix:{layout.socket('admin')}",
         model=options.model,
         is_ready=False,
+        is_tls=bool(environ.get(_TLS_FILE)),
         metrics_addresses=_metrics_addresses(options),
     )
     state.save(layout.state_file)

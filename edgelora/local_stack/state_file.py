@@ -27,8 +27,15 @@ class StackState:
     """For the operator, a unix socket."""
     model: str
     is_ready: bool
+    is_tls: bool = False
+    """Whether the gateway's doors speak TLS."""
     metrics_addresses: dict[str, str] = field(default_factory=dict)
     """Service -> where a Prometheus may read it, `host:port`; empty where nobody asked for it."""
+
+    @property
+    def http_scheme(self) -> str:
+        """How a URL of the HTTP addresses starts."""
+        return "https" if self.is_tls else "http"
 
     def save(self, path: Path) -> None:
         """Writes the file at once."""
