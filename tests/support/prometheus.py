@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -53,19 +54,19 @@ def samples(text: bytes) -> dict[str, float]:
 
 
 class Prometheus:
-    """A server that reads some addresses four times a second."""
+    """A server that reads some addresses each second."""
 
     def __init__(self, directory: Path, targets: dict[str, str]) -> None:
         """`targets`: process -> `host:port`."""
         self._targets = targets
         self._port = free_port()
         config = {
-            "global": {"scrape_interval": "250ms", "evaluation_interval": "250ms"},
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(ALERTS)],
             "scrape_configs": [
                 {
                     "job_name": "edgelora",
-                    "scrape_timeout": "250ms",
+                    "scrape_timeout": "1s",
                     "static_configs": [
                         {"targets": [address], "labels": {"process": process}}
                         for process, address in targets.items()
@@ -88,6 +89,17 @@ class Prometheus:
                 stderr=log,
             )
         wait_for_port(self._process, self._port, self._log)
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
+        end = time.monotonic() + _LIMIT_S
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=10).close()
+                return
+            except urllib.error.HTTPError:
+                assert time.monotonic() < end, self._log.read_text()
+                time.sleep(_POLL_S)
 
     def close(self) -> None:
         """Ends it."""
