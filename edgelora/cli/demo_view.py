@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.columns import Columns
 from rich.console import Console, Group
 from rich.live import Live
@@ -128,7 +130,7 @@ def print_results(console: Console, results: list[StreamResult]) -> None:
             console.print(f"{result.tenant}/{result.adapter} failed: {printable(result.error)}")
 
 
-def results_document(results: list[StreamResult]) -> list[dict[str, object]]:
+def results_document(results: Sequence[StreamResult]) -> list[dict[str, object]]:
     """Returns the results for JSON."""
     return [
         {

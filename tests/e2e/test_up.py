@@ -4,6 +4,7 @@ import json
 import random
 import re
 import shlex
+import shutil
 import signal
 import tempfile
 import time
@@ -45,6 +46,9 @@ def test_the_json_of_a_second_start_names_four_different_adapters(tmp_path):
             assert up.start().finish() == 0, up.errors
             document = json.loads(up.output)
             streams = document["streams"]
+            assert document["openai_base_url"] == f"http://{document['http_address']}/v1"
+            assert document["ollama_host"] == f"http://{document['http_address']}"
+            assert document["dashboard_url"] == f"http://{document['dashboard_address']}"
             assert [stream["tenant"] for stream in streams] == [role.tenant for role in CAST]
             assert len({stream["digest"] for stream in streams}) == len(CAST)
             assert all(stream["error"] is None for stream in streams)
@@ -66,6 +70,9 @@ def test_on_a_terminal_there_are_panels_and_a_line_to_paste(tmp_path):
         (line,) = re.findall(r"^  (\S*edgelora chat .*?)\s*$", screen, re.M)
         words = [*shlex.split(line)[1:], "-m", "Invite Ann to lunch.", "--max-tokens", "4"]
         assert up.run(*words).strip()
+        (line,) = re.findall(r"^  (curl .*?)\s*$", screen, re.M)
+        if shutil.which("curl"):
+            assert json.loads(up.shell(line))["choices"][0]["message"]["content"]
         terminal.send("\x03")
         assert terminal.wait() == 0
         assert up.leftovers() == []
@@ -105,13 +112,16 @@ def test_any_signal_at_any_time_leaves_nothing(tmp_path, seed):
 def test_serving_goes_on_until_ctrl_c_and_then_nothing_is_left(tmp_path):
     with up_process(tmp_path, "--no-demo", "--port", "0") as up:
         up.start().wait_until_serving()
-        address = up.state["gateway_address"]
-        assert address in up.output
+        address, http = up.state["gateway_address"], up.state["http_address"]
+        for place in (address, f"http://{http}/v1", f"http://{up.state['dashboard_address']}"):
+            assert place in up.output
         assert is_listening(address)
+        assert is_listening(http)
         assert up.state["is_ready"]
         assert up.stop() == 0
         assert up.leftovers() == []
         assert not is_listening(address)
+        assert not is_listening(http)
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path):

@@ -117,6 +117,14 @@ class UpProcess:
         assert "Traceback" not in done.stderr
         return done.stdout if status == 0 else done.stderr
 
+    def shell(self, line):
+        """Runs a line a user pastes into a shell and returns what it printed."""
+        done = subprocess.run(
+            ["sh", "-c", line], env=self.environ, capture_output=True, text=True, timeout=LIMIT_S
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
     def run_json(self, *arguments):
         """As `run`, with --json; returns the document."""
         return json.loads(self.run(*arguments, "--json"))
