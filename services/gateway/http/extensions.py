@@ -9,6 +9,7 @@ from edgelora.adapter_names import AUTO
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.degradation_pb2 import DegradationPreference
 from edgelora.v1.generation_pb2 import PriorityClass
+from services.gateway.http.field_names import by_prefix, renamed
 from services.gateway.http.json_fields import Fields
 
 _PRIORITIES = {
@@ -74,7 +75,8 @@ def _adapters(
         raise fields.invalid("adapter_strength", "goes with no adapters: give each its weight")
     names: dict[str, str] = {}
     for index, item in enumerate(listed):
-        found = resolve(item.required_text("id"))
+        with renamed(by_prefix({"model": item.path("id")})):
+            found = resolve(item.required_text("id"))
         if not found:
             raise item.invalid("id", "must be an adapter: the base model is always there")
         weight = item.number("weight")

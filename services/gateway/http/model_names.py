@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from edgelora.errors import InvalidRequestError
+from edgelora.errors import AdapterNotFoundError, InvalidRequestError
 from edgelora.v1.adapter_pb2 import AdapterSelection
+from services.gateway.validation import check_adapter_name
 
 
 def selections_of(name: str, base_name: str) -> list[AdapterSelection]:
     """The adapters of a model name: none for the base model.
 
     `name` is the base's name, an alias, `base:alias`, a digest, or `auto`. Only the exact name of
-    the base means the base: anything else that is no adapter is not found later, by the store.
-    Raises InvalidRequestError for a blank name.
+    the base means the base: anything else that is no adapter is not found, later by the store.
+    Raises InvalidRequestError for a blank name, and AdapterNotFoundError for one that no adapter
+    can have.
     """
     if not name.strip():
         raise InvalidRequestError("model must name the base model or an adapter", field="model")
     if name == base_name:
         return []
-    return [AdapterSelection(adapter=name.removeprefix(f"{base_name}:"))]
+    adapter = name.removeprefix(f"{base_name}:")
+    try:
+        check_adapter_name(adapter, "model")
+    except InvalidRequestError:
+        raise AdapterNotFoundError("you have no such model (model)", field="model") from None
+    return [AdapterSelection(adapter=adapter)]

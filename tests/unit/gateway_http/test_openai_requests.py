@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgelora.errors import InvalidRequestError
+from edgelora.errors import AdapterNotFoundError, InvalidRequestError
 from edgelora.v1.generation_pb2 import ChatMessage, PriorityClass, ToolCall, ToolChoice
 from services.gateway.http.json_fields import Fields
 from services.gateway.http.openai.input_items import read_input
@@ -34,13 +34,22 @@ def refused(read, *arguments, **more):
         ("base:email", ["email"]),
         (DIGEST, [DIGEST]),
         ("auto", ["auto"]),
-        ("base ", ["base "]),
         ("Base", ["Base"]),
     ],
 )
 def test_a_model_is_the_exact_base_or_an_adapter_p08(name, adapters):
     found = shared(model=name).extensions.selections
     assert [selection.adapter for selection in found] == adapters
+
+
+@pytest.mark.parametrize("name", ["base ", "base:", "a/b", "../x", "e\0", "sha256:0"])
+def test_a_name_that_no_model_can_have_is_not_found_p08(name):
+    with pytest.raises(AdapterNotFoundError) as caught:
+        shared(model=name)
+    assert caught.value.field == "model"
+    with pytest.raises(AdapterNotFoundError) as caught:
+        shared(adapters=[{"id": name}])
+    assert caught.value.field == "adapters[0].id"
 
 
 @pytest.mark.parametrize("name", ["", " ", "\n"])

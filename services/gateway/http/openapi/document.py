@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from services.gateway.http.openapi import ollama_schemas, openai_answers, openai_requests
-from services.gateway.http.openapi.parts import TEXT, Schema, ref
+from services.gateway.http.openapi.parts import TEXT, Schema, answer_record, ref
 
 _EVENTS = "text/event-stream"
 _LINES = "application/x-ndjson"
@@ -203,7 +203,8 @@ def _operation(
         responses["200"] = _response("The answer.", answer)
         if streamed is not None:
             media_type, piece = streamed
-            responses["200"]["content"][media_type] = {"schema": ref(piece)}
+            schema = _event_of(piece) if media_type == _EVENTS else ref(piece)
+            responses["200"]["content"][media_type] = {"schema": schema}
     operation: dict[str, Any] = {"summary": summary, "responses": responses}
     if body is not None:
         operation["requestBody"] = {
@@ -211,6 +212,12 @@ def _operation(
             "content": {"application/json": {"schema": ref(body)}},
         }
     return {**operation, "security": []} if is_open else operation
+
+
+def _event_of(piece: str) -> Schema:
+    """A server-sent event whose data is JSON, or the last one, [DONE]."""
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": ref(piece)}
+    return answer_record({"data": {"anyOf": [data, {"const": "[DONE]"}]}}, event=TEXT)
 
 
 def _response(description: str, schema: str) -> dict[str, Any]:
