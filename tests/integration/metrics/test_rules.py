@@ -6,6 +6,8 @@ import re
 import pytest
 import yaml
 
+from edgelora.local_stack.layout import SERVICES
+from edgelora.local_stack.ports import FIRST_METRICS_PORT, HOST
 from tests.support.prometheus import (
     ALERTS,
     ROOT,
@@ -26,6 +28,19 @@ def test_the_configurations_are_valid(name):
     done = promtool("check", "config", ROOT / "deploy/prometheus" / name)
     assert done.returncode == 0, done.stderr
     assert f"{len(RULES)} rules found".encode() in done.stdout
+
+
+def test_the_targets_are_where_the_services_are():
+    def targets(name):
+        document = yaml.safe_load((ROOT / "deploy/prometheus" / name).read_text())
+        ((job,),) = [document["scrape_configs"]]
+        assert job["job_name"] == "edgelora"
+        return {each["labels"]["process"]: each["targets"] for each in job["static_configs"]}
+
+    usual = enumerate(SERVICES, FIRST_METRICS_PORT)
+    assert targets("local.yml") == {name: [f"{HOST}:{port}"] for port, name in usual}
+    # The port that docs/metrics.md and docker-compose.yml give to all containers.
+    assert targets("prometheus.yml") == {name: [f"{name}:9464"] for name in SERVICES}
 
 
 def test_every_alert_fires_when_it_must_alone_and_not_before():

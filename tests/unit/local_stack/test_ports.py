@@ -6,6 +6,7 @@ import pytest
 
 from edgelora.local_stack import ports
 from edgelora.local_stack.errors import StackError
+from edgelora.local_stack.ports import FIRST_METRICS_PORT
 
 
 @pytest.fixture
@@ -32,3 +33,17 @@ def test_the_default_port_gives_way_when_it_is_taken(taken, monkeypatch):
     assert ports.is_free(chosen)
     monkeypatch.setattr(ports, "DEFAULT_PORT", chosen)
     assert ports.choose_port(None) == chosen
+
+
+def test_metrics_ports_are_the_usual_ones_or_free_ones_and_all_different(monkeypatch):
+    services = [f"s{number}" for number in range(5)]
+    monkeypatch.setattr(ports, "is_free", lambda port: port != FIRST_METRICS_PORT + 2)
+    drawn = iter([FIRST_METRICS_PORT, FIRST_METRICS_PORT + 1, 40_000])
+    monkeypatch.setattr(ports, "_any_port", lambda: next(drawn))
+    assert ports.choose_metrics_ports(services) == {
+        "s0": FIRST_METRICS_PORT,
+        "s1": FIRST_METRICS_PORT + 1,
+        "s2": 40_000,
+        "s3": FIRST_METRICS_PORT + 3,
+        "s4": FIRST_METRICS_PORT + 4,
+    }
