@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import http.client
+import json
+
 import grpc
 import pytest
 
@@ -109,3 +113,38 @@ async def test_behind_the_gateway_nobody_acts_without_a_seal_T24(bench, tmp_path
                 ), path
     finally:
         store.close()
+
+
+async def test_nothing_but_the_key_names_the_tenant_over_http_T23(gateway):
+    await gateway.client("acme")
+    await gateway.client("other")
+
+    def ask(path: str, *headers: tuple[str, str]) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.http_port, timeout=20)
+        body = json.dumps({"model": "stand-in", "messages": [{"role": "user", "content": "Hi"}]})
+        connection.putrequest("POST", path)
+        for name, value in (
+            ("authorization", f"Bearer {gateway.keys['acme']}"),
+            ("content-type", "application/json"),
+            ("content-length", str(len(body))),
+            *headers,
+        ):
+            connection.putheader(name, value)
+        connection.endheaders(body.encode())
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        return answer.status
+
+    path = "/v1/chat/completions"
+    spoofs = (
+        (path, ("x-tenant-id", "other")),
+        (path, ("X-TENANT-ID", "other"), ("x-tenant-id", "acme")),
+        (path, ("x_tenant_id", "other")),
+        (path, ("edgelora.certificate_uris", "spiffe://home/tenant/other")),
+        (f"{path}?tenant=other&tenant_id=other&x-tenant-id=other",),
+    )
+    for spoof in spoofs:
+        assert await asyncio.to_thread(ask, *spoof) == 200
+    totals = await (await gateway.admin()).usage()
+    assert [(total.tenant_id, total.num_requests) for total in totals] == [("acme", len(spoofs))]

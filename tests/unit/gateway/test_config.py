@@ -46,3 +46,29 @@ def test_the_admin_door_is_never_on_a_network(environ, address):
     environ["EDGELORA_GATEWAY_ADMIN_ADDRESS"] = address
     with pytest.raises(ConfigError, match="unix socket"):
         GatewayConfig.from_env(environ)
+
+
+def test_tls_takes_both_files_and_client_certificates_their_authority(environ):
+    assert GatewayConfig.from_env(environ).tls is None
+    for half in ("CERT", "KEY", "CLIENT_CA"):
+        with pytest.raises(ConfigError, match="belong together"):
+            GatewayConfig.from_env({**environ, f"EDGELORA_GATEWAY_TLS_{half}_FILE": "/x"})
+    both = {
+        **environ,
+        "EDGELORA_GATEWAY_TLS_CERT_FILE": "/node.crt",
+        "EDGELORA_GATEWAY_TLS_KEY_FILE": "/node.key",
+    }
+    assert GatewayConfig.from_env(both).tls.client_ca is None
+    mutual = {**both, "EDGELORA_GATEWAY_MUTUAL_TLS_ADDRESS": "0.0.0.0:50061"}
+    with pytest.raises(ConfigError, match="TLS_CLIENT_CA_FILE"):
+        GatewayConfig.from_env(mutual)
+    mutual["EDGELORA_GATEWAY_TLS_CLIENT_CA_FILE"] = "/ca.crt"
+    assert GatewayConfig.from_env(mutual).mutual_tls_address == "0.0.0.0:50061"
+
+
+def test_an_unknown_power_is_none(environ):
+    assert GatewayConfig.from_env(environ).power_watts is None
+    environ["EDGELORA_GATEWAY_POWER_WATTS"] = "0"
+    assert GatewayConfig.from_env(environ).power_watts is None
+    environ["EDGELORA_GATEWAY_POWER_WATTS"] = "7.5"
+    assert GatewayConfig.from_env(environ).power_watts == 7.5
