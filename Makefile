@@ -12,6 +12,8 @@
 #   make router-default      the router that ships, from the demo adapters and their training data
 #   make router-demo         ten adapters from EDGELORA_CLINC150, their router and how it does (an hour)
 #   make config-fuzz         adapter configs with FUZZ_ROUNDS (20000) wrong fields beside PEFT (minutes)
+#   make fuzz-doors          DOOR_ROUNDS (100000) mutated bodies and messages, and clients that leave (minutes)
+#   make home-assistant      a Home Assistant for tests/e2e/test_home_assistant.py (Python 3.13)
 #   make bench-peers         environments for the engines the benchmarks compare with
 #   make bench-results       every benchmark into bench/results, then the page (two hours, idle machine)
 #   make bench-page          bench/RESULTS.md and its pictures from bench/results
@@ -34,7 +36,7 @@ native := $(shell find services/inference/native \( -name '.*' -o -name __pycach
 weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 
 .DELETE_ON_ERROR:
-.PHONY: store-faults config-fuzz router-default router-demo
+.PHONY: store-faults config-fuzz fuzz-doors home-assistant router-default router-demo
 .PHONY: bench-peers bench-results bench-page native-sanitize native-fuzz native-lint
 .PHONY: help run test setup native lint format protos demo-adapters demo-ranks compose-check clean distclean
 
@@ -128,6 +130,16 @@ FUZZ_ROUNDS ?= 20000
 config-fuzz: $(VENV)/.ready-dev
 	@EDGELORA_CONFIG_FUZZ_ROUNDS='$(FUZZ_ROUNDS)' $(bin)/pytest -v tests/integration/parity/test_config_mutations.py
 
+DOOR_ROUNDS ?= 100000
+LEAVING_CLIENTS ?= 10000
+
+fuzz-doors: $(VENV)/.ready-dev
+	@EDGELORA_FUZZ_DOORS='$(DOOR_ROUNDS)' EDGELORA_LEAVING_CLIENTS='$(LEAVING_CLIENTS)' $(bin)/pytest -v -s tests/fuzz_doors
+
+# In an environment of its own: PYTHON313=/path/to/python3.13 where it is not found.
+home-assistant:
+	@PYTHON313='$(PYTHON313)' scripts/home-assistant.sh .home-assistant
+
 # PEERS='llama.cpp vllm' makes only some.
 bench-peers: $(VENV)/.ready-dev
 	@PYTHON='$(PYTHON)' bench/peers/build.sh .peers $(PEERS)
@@ -158,7 +170,7 @@ clean:
 
 # The environment and everything that was prepared, the adapters and keys of EDGELORA_HOME included.
 distclean: clean
-	@rm -rf $(VENV) $(EDGELORA_HOME) .peers
+	@rm -rf $(VENV) $(EDGELORA_HOME) .peers .home-assistant
 
 # One stamp for each extra of pyproject.toml.
 $(VENV)/.ready-%: pyproject.toml scripts/setup.sh $(native)

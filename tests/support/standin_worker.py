@@ -46,6 +46,8 @@ class StandinWorker(InferenceServiceServicer):
         self._sealer = sealer
         self.script: list[str] | None = ["Hello", " there", "."]
         """None goes on for ever."""
+        self.next_scripts: list[list[str]] = []
+        """Said in turn, before `script`."""
         self.hold_after: int | None = None
         """Wait for `go_on` before the delta of this number."""
         self.go_on = asyncio.Event()
@@ -76,7 +78,8 @@ class StandinWorker(InferenceServiceServicer):
         yield pb.InferenceServiceGenerateResponse(
             started=pb.Started(num_prompt_tokens=NUM_PROMPT_TOKENS)
         )
-        words = itertools.repeat("x" * 1000) if self.script is None else self.script
+        script = self.next_scripts.pop(0) if self.next_scripts else self.script
+        words = itertools.repeat("x" * 1000) if script is None else script
         for index, word in enumerate(words):
             if index == self.hold_after:
                 await self.go_on.wait()
