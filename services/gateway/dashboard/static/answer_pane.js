@@ -16,8 +16,10 @@ export class AnswerPane {
       el("div", { class: "slider" }, el("label", { for: `strength-${name}` }, `Strength ${name}`),
         this.slider, this.shown),
       this.text, this.error, this.progress);
-    this.slider.addEventListener("input", () => this.#show());
-    this.slider.addEventListener("input", () => this.#send());
+    this.slider.addEventListener("input", () => {
+      this.#show();
+      this.#send();
+    });
     this.#show();
   }
 
@@ -25,7 +27,9 @@ export class AnswerPane {
     return Number(this.slider.value);
   }
 
+  /** Whether the chosen model has a strength. */
   set hasStrength(value) {
+    this.isAdapted = value;
     this.slider.disabled = !value;
     this.#show();
   }
@@ -36,8 +40,11 @@ export class AnswerPane {
     this.progress.textContent = "Waiting.";
     const started = performance.now();
     let numPieces = 0;
-    const wanted = this.slider.disabled ? body : { ...body, adapter_strength: this.strength };
+    const wanted = this.isAdapted ? { ...body, adapter_strength: this.strength } : body;
     this.sent = this.strength;
+    const isFixed = this.isAdapted && this.strength === 0;
+    this.slider.disabled = isFixed || !this.isAdapted;
+    const remark = isFixed ? " Started at 0 it runs without the adapter: start above 0 to change it." : "";
     try {
       for await (const { id, text, usage, reason } of generate(key, wanted, signal)) {
         if (id) {
@@ -46,7 +53,7 @@ export class AnswerPane {
         } else if (text) {
           numPieces += 1;
           this.text.append(text);
-          if (numPieces % 16 === 1) this.progress.textContent = "Answering.";
+          if (numPieces === 1) this.progress.textContent = `Answering.${remark}`;
         } else {
           const tokens = usage?.completion_tokens;
           const seconds = (performance.now() - started) / 1000;
@@ -59,11 +66,12 @@ export class AnswerPane {
       else this.#tell(error);
     } finally {
       this.running = null;
+      this.slider.disabled = !this.isAdapted;
     }
   }
 
   #show() {
-    this.shown.textContent = this.slider.disabled ? "none" : this.strength.toFixed(2);
+    this.shown.textContent = this.isAdapted ? this.strength.toFixed(2) : "none";
   }
 
   /** One change at a time; while one is under way only the newest wish is remembered. */
