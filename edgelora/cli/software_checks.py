@@ -6,14 +6,19 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 
 from edgelora.cli.device_checks import Finding, Level
 from edgelora.cli.served_model import wanted_backend
 from edgelora.local_stack.errors import StackError
 from edgelora.local_stack.layout import StackLayout
-from edgelora.local_stack.ports import DEFAULT_PORT, is_free
+from edgelora.local_stack.ports import (
+    DEFAULT_DASHBOARD_PORT,
+    DEFAULT_HTTP_PORT,
+    DEFAULT_PORT,
+    is_free,
+)
 from edgelora.local_stack.redis_binary import find_redis_binary
 from edgelora.local_stack.state_file import load_state
 from edgelora.toolchain.errors import ToolchainError
@@ -29,6 +34,7 @@ _GB = 10**9
 _MIN_DISK_BYTES = 1 * _GB
 _TORCH_LIMIT_S = 120.0
 _TORCH_REMEDY = f"run `{install_command('train')}` in the source tree"
+_PORTS = {"gRPC": DEFAULT_PORT, "HTTP": DEFAULT_HTTP_PORT, "dashboard": DEFAULT_DASHBOARD_PORT}
 _FORM_OF = {"native": "native", "torch": "float32"}
 
 
@@ -39,7 +45,7 @@ def software_findings(layout: StackLayout, environ: Mapping[str, str]) -> Iterat
     yield _redis()
     yield _models(layout, environ)
     yield _disk(layout)
-    yield _port(layout)
+    yield ports(layout)
 
 
 def _python() -> Finding:
@@ -125,10 +131,14 @@ def _disk(layout: StackLayout) -> Finding:
     return Finding("disk", Level.OK, text)
 
 
-def _port(layout: StackLayout) -> Finding:
+def ports(layout: StackLayout, is_free: Callable[[int], bool] = is_free) -> Finding:
+    """Whether the usual ports are free; where a stack runs, what it serves on."""
     state = load_state(layout.state_file)
     if state is not None and state.is_alive():
-        return Finding("port", Level.OK, f"a stack serves on {state.gateway_address}")
-    if not is_free(DEFAULT_PORT):
-        return Finding("port", Level.WARNING, f"{DEFAULT_PORT} is in use: another will be taken")
-    return Finding("port", Level.OK, f"{DEFAULT_PORT} is free")
+        places = f"{state.gateway_address}, {state.http_address} and {state.dashboard_address}"
+        return Finding("ports", Level.OK, f"a stack serves on {places}")
+    taken = [f"{port} ({what})" for what, port in _PORTS.items() if not is_free(port)]
+    if taken:
+        text = f"{', '.join(taken)} in use: others will be taken"
+        return Finding("ports", Level.WARNING, text)
+    return Finding("ports", Level.OK, f"{', '.join(map(str, _PORTS.values()))} are free")

@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+import os
 
 import pytest
 
 from edgelora.cli import device_checks
 from edgelora.cli.device_checks import Finding, Level
 from edgelora.cli.main import run
-from edgelora.cli.software_checks import back_ends
+from edgelora.cli.software_checks import back_ends, ports
+from edgelora.local_stack.layout import StackLayout
+from edgelora.local_stack.state_file import StackState
 from services.chassis.base_model import FLOAT32_FILE, NATIVE_FILE, file_digest
 from services.inference.backends.native_backend import NativeBackend
 from tests.support.prepared_model import prepared_model
@@ -71,7 +74,7 @@ def test_the_command_prints_json_and_its_status_tells_whether_all_is_well(tmp_pa
         "torch",
         "Redis",
         "model",
-        "port",
+        "ports",
     } <= names
     assert document["ok"] is (status == 0)
     assert document["ok"] is all(f["level"] != "problem" for f in document["findings"])
@@ -163,3 +166,28 @@ def test_a_machine_without_redis_is_told_what_to_install(tmp_path, capsys, monke
     out = capsys.readouterr().out
     assert "install redis-server" in out
     assert "1 to change before this machine can carry the load" in out
+
+
+def test_ports_that_are_taken_are_named_with_what_they_are_for(tmp_path):
+    layout = StackLayout.of(tmp_path, {})
+    assert ports(layout, lambda port: True).level is Level.OK
+    finding = ports(layout, lambda port: port == 50051)
+    assert finding.level is Level.WARNING
+    assert finding.text == "8080 (HTTP), 8081 (dashboard) in use: others will be taken"
+
+
+def test_the_ports_of_a_stack_that_runs_are_its_own(tmp_path):
+    layout = StackLayout.of(tmp_path, {})
+    StackState(
+        launcher_pid=os.getpid(),
+        run_dir="/run",
+        gateway_address="127.0.0.1:1",
+        http_address="127.0.0.1:2",
+        dashboard_address="127.0.0.1:3",
+        admin_address="unix:/admin",
+        model="m",
+        is_ready=True,
+    ).save(layout.state_file)
+    finding = ports(layout, lambda port: False)
+    assert finding.level is Level.OK
+    assert finding.text == "a stack serves on 127.0.0.1:1, 127.0.0.1:2 and 127.0.0.1:3"
