@@ -187,6 +187,8 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
                     if config.operator_key is not None:
                         watches.append(group.create_task(sampler.run()))
                     yield public
+                    for listener in listeners:
+                        listener.refuse_new()
                     for watch in watches:
                         watch.cancel()
             finally:

@@ -27,6 +27,7 @@ from services.gateway.upstream import Upstream
 from services.gateway.usage import Used
 
 _DRAIN_S = 5.0
+_CUT_S = 1.0
 
 
 class GenerationStream:
@@ -143,9 +144,14 @@ class Generations:
         return await run.strengths.set(caller, request_id, adapter, strength)
 
     async def drain(self) -> None:
-        """Waits for the last leases to be given back."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=_DRAIN_S)
+        """Waits for the last answers and leases; what goes on for longer is cut."""
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(set(self._tasks), timeout=_DRAIN_S)
+        for task in late:
+            task.cancel()
+        if late and self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_CUT_S)
 
     def _conclude(
         self,

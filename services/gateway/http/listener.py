@@ -17,7 +17,8 @@ from services.chassis.tls import ServerTls
 from services.gateway.http.connection import BoundedConnection, ConnectionCounts
 from services.gateway.http.limits import HttpLimits
 
-_DRAIN_S = 10
+_DRAIN_S = 2.0
+"""What is left by then is no answer, but a page that watches."""
 _BACKLOG = 512
 
 
@@ -35,12 +36,14 @@ class HttpListener:
         self._address = address
         self._limits = limits or HttpLimits()
         self._tls = tls
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
         self.bound_port: int | None = None
         """The port in use, once serving."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Listens; on leaving refuses new calls and drains the running ones. Raises OSError."""
+        """Listens; on leaving refuses new calls and cuts what runs for longer. Raises OSError."""
         # uvicorn writes what goes wrong in its own words, and tracebacks; we log each call.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
         listening = _bind(self._address)
@@ -56,8 +59,8 @@ class HttpListener:
             timeout_keep_alive=self._limits.idle_s,  # type: ignore[arg-type]
         )
         config.load()
-        state, counts = ServerState(), ConnectionCounts(self._limits)
-        server = await asyncio.get_running_loop().create_server(
+        state, counts = self._state, ConnectionCounts(self._limits)
+        self._server = await asyncio.get_running_loop().create_server(
             lambda: BoundedConnection(config, state, counts, self._limits),
             sock=listening,
             backlog=_BACKLOG,
@@ -68,14 +71,19 @@ class HttpListener:
         try:
             yield
         finally:
-            server.close()
+            self.refuse_new()
             await _drain(state)
             get_logger().info("http_stopped", address=self._address)
 
+    def refuse_new(self) -> None:
+        """Takes no connection and no further request; those that run go on."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+
 
 async def _drain(state: ServerState) -> None:
-    for connection in list(state.connections):
-        connection.shutdown()
     tasks = set(state.tasks)
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=_DRAIN_S)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from edgelora.errors import NotFoundError
+from edgelora.errors import InvalidRequestError, NotFoundError
 from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.front_door import FrontDoor
 from services.gateway.http.call import Dialect, Endpoint, Handler, HttpCall
@@ -55,7 +55,8 @@ def _other_methods(routes: Iterable[Route], door: FrontDoor, dialect: Dialect) -
 
 def _wrong_method(dialect: Dialect, allowed: str) -> Handler:
     async def answer(_call: HttpCall) -> Response:
-        response = dialect.error_response(NotFoundError(f"the method must be one of {allowed}"))
+        wrong = InvalidRequestError(f"the method must be one of {allowed}")
+        response = dialect.error_response(wrong)
         response.status_code = 405
         response.headers["allow"] = allowed
         return response
