@@ -9,9 +9,9 @@ import httpx
 class DashboardClient:
     """One browser. `http` is for whatever a test wants to send by itself."""
 
-    def __init__(self, port):
-        self.origin = f"http://127.0.0.1:{port}"
-        self.http = httpx.AsyncClient(base_url=self.origin, timeout=30.0)
+    def __init__(self, port, tls=None):
+        self.origin = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+        self.http = httpx.AsyncClient(base_url=self.origin, timeout=30.0, verify=tls or True)
 
     async def post(self, path, data=None, **headers):
         """A form of the dashboard's own page."""
@@ -47,8 +47,8 @@ async def node_where(events, is_true):
 
 
 @asynccontextmanager
-async def dashboard_client(port):
-    """A browser that has not logged in."""
-    client = DashboardClient(port)
+async def dashboard_client(port, tls=None):
+    """A browser that has not logged in; `tls`: what it trusts, None for plain HTTP."""
+    client = DashboardClient(port, tls)
     async with client.http:
         yield client

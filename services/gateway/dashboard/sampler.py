@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from edgelora.v1.inference_service_pb2 import GetEngineStatusResponse
 from services.chassis.logs import code_places, get_logger
 from services.gateway.dashboard.documents import history_point, library_document, node_document
 from services.gateway.dashboard.engine_window import EngineWindow
@@ -114,11 +115,10 @@ class Sampler:
             self._node.monitored(),
             self._node.queues(),
             self._node.tiers(),
-            self._node.engine(),
+            self._read_engine(),
             self._refresh_library(at_s),
         )
         unix_s = self._unix_clock()
-        self._engine.add(at_s, engine)
         self._pressure.add(unix_s, monitored.pressure if monitored else None)
         look = NodeLook(
             at_unix_s=unix_s,
@@ -141,6 +141,12 @@ class Sampler:
             )
             async with self._sampled:
                 self._sampled.notify_all()
+
+    async def _read_engine(self) -> GetEngineStatusResponse | None:
+        engine = await self._node.engine()
+        # Its own time: on a busy node the answers come at different moments.
+        self._engine.add(self._clock(), engine)
+        return engine
 
     async def _refresh_library(self, at_s: float) -> None:
         is_old = self._library_at_s is None or at_s - self._library_at_s >= _LIBRARY_S

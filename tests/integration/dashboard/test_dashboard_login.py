@@ -1,10 +1,13 @@
 """Who gets in, and what a page elsewhere can not do."""
 
+import ssl
+
 import pytest
 import pytest_asyncio
 
 from tests.support.dashboard_client import dashboard_client
 from tests.support.gateway_bench import gateway_bench
+from tests.support.tls_certificate import make_certificate
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -152,3 +155,17 @@ async def test_a_file_that_has_not_changed_is_not_sent_again(operator):
         "/static/chart.js", headers={"if-none-match": first.headers["etag"]}
     )
     assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_over_tls_the_cookie_never_travels_without_it(tmp_path):
+    certificate = make_certificate(tmp_path)
+    async with gateway_bench() as bench:
+        await bench.start(
+            TLS_CERT_FILE=str(certificate.certificate), TLS_KEY_FILE=str(certificate.key)
+        )
+        trusted = ssl.create_default_context(cafile=certificate.certificate)
+        async with dashboard_client(bench.dashboard_port, tls=trusted) as browser:
+            answer = await browser.login(bench.operator_key)
+            assert answer.status_code == 303
+            assert "; Secure" in answer.headers["set-cookie"]
+            assert (await browser.http.get("/dash/session")).status_code == 204

@@ -32,12 +32,12 @@ async def test_the_stream_is_not_buffered_and_not_kept(operator):
         assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_what_nobody_tells_is_unknown_and_never_zero(operator):
-    """There is no monitor, and the stand-in worker tells nothing of its engine."""
+async def test_what_nobody_tells_is_unknown_and_never_zero(operator, gateway):
+    """There is no monitor, and then no worker that is ready."""
+    await gateway.worker_host.set_ready(False)
     async with operator.stream() as events:
-        node = await node_where(events, lambda node: True)
+        node = await node_where(events, lambda node: node["engine"] is None)
     assert node["device"] is None
-    assert node["engine"] is None
     assert node["use"] is None
     assert {state["level"] for state in node["pressure"].values()} == {"unknown"}
     assert {state["reading"] for state in node["pressure"].values()} == {None}

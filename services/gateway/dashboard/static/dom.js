@@ -1,5 +1,7 @@
 // Builds elements. Everything from elsewhere becomes text, never markup.
 
+const LONG_CHARS = 30;
+
 export function el(tag, attributes = {}, ...children) {
   return build(document.createElement(tag), attributes, children);
 }
@@ -16,8 +18,9 @@ export function byId(id) {
 export function fillRows(body, rows, empty) {
   const width = body.closest("table").tHead.rows[0].cells.length;
   const made = rows.map((cells) =>
-    el("tr", {}, ...cells.map((cell, index) =>
-      index === 0 ? el("th", { scope: "row" }, cell) : el("td", {}, cell))));
+    el("tr", {}, ...cells.map((cell, index) => (index === 0
+      ? el("th", { scope: "row" }, cell)
+      : el("td", { class: cell.length > LONG_CHARS ? "long" : undefined }, cell)))));
   if (!made.length) made.push(el("tr", {}, el("td", { colspan: width, class: "empty" }, empty)));
   body.replaceChildren(...made);
 }

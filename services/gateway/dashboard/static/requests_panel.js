@@ -10,7 +10,7 @@ export class RequestsPanel {
     this.queues = new Chart(byId("queue-chart"), {
       title: "Requests that wait and run", format: count, least: 3 });
     this.waits = new Chart(byId("latency-chart"), {
-      title: "Time to the first token, 95 of 100 requests (last 10 minutes)", format: seconds, least: 0.1 });
+      title: "Time to the first token, p95", format: seconds, least: 0.1 });
   }
 
   show({ queues, latency, refusals }, points) {
