@@ -80,6 +80,7 @@ class EdgeLoraClient(NodeConnection):
         priority: Priority = "interactive",
         user: str = "",
         degradation: DegradationPreference = _DEFAULT_DEGRADATION,
+        session: str = "",
         timeout_s: float = DEFAULT_GENERATION_S,
     ) -> AsyncGenerator[GenerationEvent, None]:
         """Continues a prompt: Accepted, then Deltas, then Usage and Done.
@@ -87,7 +88,8 @@ class EdgeLoraClient(NodeConnection):
         `priority` is the request's class: interactive goes before background, background before
         batch. `user` names who of the tenant's people asks, in at most 64 characters; the node uses
         it only to forecast which adapter comes next. `degradation` says what to do while the device
-        is under pressure; what was done is in Accepted.
+        is under pressure; what was done is in Accepted. `session` names a conversation, in at most
+        64 characters: what was computed of it stays warm on the node for its next request.
 
         Done comes only after a complete answer; anything else raises. Leaving the loop early
         cancels the generation on the node:
@@ -104,6 +106,7 @@ class EdgeLoraClient(NodeConnection):
                 priority=to_priority(priority),
                 user=user,
                 degradation=degradation.to_message(),
+                session=session,
             )
         async for event in self._stream(self._stub.Generate, request, timeout_s):
             yield event
@@ -120,6 +123,7 @@ class EdgeLoraClient(NodeConnection):
         priority: Priority = "interactive",
         user: str = "",
         degradation: DegradationPreference = _DEFAULT_DEGRADATION,
+        session: str = "",
         timeout_s: float = DEFAULT_GENERATION_S,
     ) -> AsyncGenerator[GenerationEvent, None]:
         """Answers a conversation of (role, content) pairs or `Message`s.
@@ -138,9 +142,37 @@ class EdgeLoraClient(NodeConnection):
                 priority=to_priority(priority),
                 user=user,
                 degradation=degradation.to_message(),
+                session=session,
             )
         async for event in self._stream(self._stub.Chat, request, timeout_s):
             yield event
+
+    async def set_strength(
+        self, request_id: str, strength: float, *, adapter: str = ""
+    ) -> dict[str, float]:
+        """Changes how strong an adapter (0 to 2) of a running generation is, from its next token.
+
+        `request_id` comes with Accepted; `adapter` is a digest or the alias the request used, and
+        may be left out where there is one. Returns the strengths in force by digest. Raises
+        NotFoundError when the generation has ended, InvalidRequestError for an adapter it does not
+        have: one it was started with at strength 0 is not loaded.
+        """
+        response = await self._call(
+            self._stub.SetStrength,
+            pb.SetStrengthRequest(request_id=request_id, adapter=adapter, strength=strength),
+        )
+        return {each.digest: each.strength for each in response.adapters}
+
+    async def forget_session(self, session: str = "") -> int:
+        """Drops what the node keeps of a conversation, or of all (empty); returns how many.
+
+        Raises ServiceUnavailableError when a worker did not answer: ask again then.
+        """
+        response = await self._call(
+            self._stub.ForgetSession, pb.ForgetSessionRequest(session=session)
+        )
+        num_forgotten: int = response.num_forgotten
+        return num_forgotten
 
     async def register_adapter(
         self,

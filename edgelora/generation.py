@@ -176,6 +176,8 @@ class Usage:
     num_preemptions: int
     num_cached_prompt_tokens: int
     """Prompt tokens that an earlier request of the tenant had left computed."""
+    engine_s: float | None
+    """The request's share of the time the engine's steps took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,4 +281,5 @@ def _usage(usage: UsageMessage) -> Usage:
         mean_batch_size=usage.mean_batch_size,
         num_preemptions=usage.num_preemptions,
         num_cached_prompt_tokens=usage.num_cached_prompt_tokens,
+        engine_s=seconds("engine_time"),
     )

@@ -74,6 +74,18 @@ _HELP = (
     help="Who of the tenant's people asks: helps to forecast which adapter comes next.",
 )
 @click.option(
+    "--session",
+    "name",
+    metavar="NAME",
+    default="",
+    help="Keep the conversation warm on the node under this name; see `edgelora sessions`.",
+)
+@click.option(
+    "--show-id",
+    is_flag=True,
+    help="Show the request's id while the answer runs, for `edgelora strength`.",
+)
+@click.option(
     "--no-degraded",
     is_flag=True,
     help="While the device is under pressure: an error rather than less than asked.",
@@ -98,6 +110,8 @@ def chat(
     regex: str | None,
     priority: Priority,
     user: str,
+    name: str,
+    show_id: bool,
     no_degraded: bool,
     fallback: str,
     as_json: bool,
@@ -133,6 +147,8 @@ def chat(
         priority=priority,
         user=user,
         degradation=DegradationPreference(is_refused=no_degraded, fallback_adapter=fallback),
+        name=name,
+        is_id_shown=show_id,
     )
     target = connection(**where)
     if message is None and not sys.stdin.isatty():
@@ -251,11 +267,14 @@ async def _answer(
                 priority=session.priority,
                 user=session.user,
                 degradation=session.degradation,
+                session=session.name,
             )
         ) as events:
             async for event in events:
                 match event:
                     case Accepted():
+                        if session.is_id_shown and "request_id" not in document:
+                            progress_console().print(f"(request {event.request_id})", style="dim")
                         document["request_id"] = event.request_id
                         document["adapters"] = [asdict(used) for used in event.adapters]
                         document["degradations"] = [asdict(step) for step in event.degradations]
@@ -279,6 +298,8 @@ async def _answer(
                             "time_to_first_token_s": event.time_to_first_token_s,
                             "total_s": event.total_s,
                             "mean_batch_size": event.mean_batch_size,
+                            "num_cached_prompt_tokens": event.num_cached_prompt_tokens,
+                            "engine_s": event.engine_s,
                         }
                     case Done():
                         document["finish_reason"] = event.finish_reason

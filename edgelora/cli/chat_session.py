@@ -27,6 +27,10 @@ class ChatSession:
     priority: Priority = "interactive"
     degradation: DegradationPreference = field(default_factory=DegradationPreference)
     """What to do while the device is under pressure."""
+    name: str = ""
+    """What the node keeps the conversation under; empty: it does not."""
+    is_id_shown: bool = False
+    """Whether the id of each request is shown."""
     _turns: list[tuple[str, str]] = field(default_factory=list)
 
     @property

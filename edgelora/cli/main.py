@@ -25,6 +25,8 @@ _COMMANDS = {
         "edgelora.cli.adapters",
         "Add, install, list, show, alias, pin, pack and remove adapters.",
     ),
+    "sessions": ("edgelora.cli.sessions", "Forget conversations that the node keeps warm."),
+    "strength": ("edgelora.cli.strength", "Change an adapter's strength in a running answer."),
     "tenants": ("edgelora.cli.tenants", "Tenants, keys, quotas, grants and usage (operator)."),
     "status": ("edgelora.cli.status", "Show the state of a running stack."),
     "dashboard": ("edgelora.cli.dashboard", "Print the address of the dashboard, and its key."),
