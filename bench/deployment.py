@@ -29,6 +29,7 @@ UNKNOWN_SENSORS: Mapping[str, str] = {
 }
 """Half of a machine without sensors would stay idle, and benchmarks measure what it can do."""
 _MAX_CONCURRENT_REQUESTS = 1024
+_MAX_REQUESTS_PER_MINUTE = 1_000_000
 _MAX_TOKENS_PER_MINUTE = 1_000_000_000
 
 
@@ -159,6 +160,7 @@ async def _create_tenants(admin_address: str, num_tenants: int) -> list[str]:
                 f"bench-{number}",
                 max_concurrent_requests=_MAX_CONCURRENT_REQUESTS,
                 max_tokens_per_minute=_MAX_TOKENS_PER_MINUTE,
+                max_requests_per_minute=_MAX_REQUESTS_PER_MINUTE,
             )
             for number in range(num_tenants)
         ]
