@@ -48,7 +48,7 @@ async def test_the_model_switches_the_light(node, tmp_path):
         ["Switch on the kitchen light, please.", "Thank you."],
         controls_home=True,
     )
-    assert told.offered == ["home:latest", "stand-in:latest"]
+    assert told.offered == ["auto:latest", "home:latest", "stand-in:latest"]
     assert (told.title, told.state) == ("home", "loaded")
     first, second = told.turns
     assert (first.speech, first.is_light_on) == ("The light is on.", True)
@@ -100,7 +100,7 @@ def test_a_model_answers_on_a_running_stack(tmp_path):
             )
         finally:
             proxy.stop()
-        assert told.offered == ["smollm2-135m-instruct:latest"]
+        assert told.offered == ["auto:latest", "smollm2-135m-instruct:latest"]
         (turn,) = told.turns
         # What so small a model makes of it is its own: it has spoken, or it has called a tool.
         assert turn.type == "action_done"

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 
 async def test_the_list_has_the_base_model_and_the_callers_adapters(node, client):
     models = {model.model: model for model in (await client.list()).models}
-    assert set(models) == {f"{BASE}:latest", "home:latest"}
+    assert set(models) == {f"{BASE}:latest", "auto:latest", "home:latest"}
     base, home = models[f"{BASE}:latest"], models["home:latest"]
     assert base.details.family == "script"
     assert base.details.parameter_size == "134.00M"
@@ -28,7 +28,10 @@ async def test_nobody_sees_the_models_of_another_tenant(node):
     async with ollama.AsyncClient(
         node.url, headers={"Authorization": f"Bearer {node.bench.keys['other']}"}
     ) as other:
-        assert [model.model for model in (await other.list()).models] == [f"{BASE}:latest"]
+        assert [model.model for model in (await other.list()).models] == [
+            f"{BASE}:latest",
+            "auto:latest",
+        ]
         for ask in (other.show, other.pull, other.generate):
             with pytest.raises(ollama.ResponseError) as refused:
                 await ask("home")

@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from edgelora.adapter_names import AUTO
 from edgelora.v1.adapter_pb2 import Adapter
 from edgelora.v1.inference_service_pb2 import GetModelResponse
 from services.chassis.generation_limits import DEFAULT_MAX_TOKENS
@@ -25,6 +26,13 @@ def base_entry(model: GetModelResponse) -> dict[str, Any]:
         "size": model.weights_bytes,
         "details": _details(model),
     }
+
+
+def auto_entry(model: GetModelResponse) -> dict[str, Any]:
+    """The router's choice of an adapter in a list."""
+    entry = base_entry(model)
+    details = entry["details"] | {"parent_model": entry["model"]}
+    return entry | _naming(tagged(AUTO), model.digest) | {"details": details}
 
 
 def adapter_entries(adapter: Adapter, model: GetModelResponse) -> Iterator[dict[str, Any]]:

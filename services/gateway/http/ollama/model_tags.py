@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from edgelora.errors import AdapterNotFoundError, InvalidRequestError
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from services.gateway.http.model_names import selections_of
-from services.gateway.validation import check_adapter_name
 
 LATEST = ":latest"
 
@@ -22,12 +20,4 @@ def selections_named(name: str, base_name: str) -> list[AdapterSelection]:
     have: clients fetch what is not found.
     """
     is_base = name in (base_name, tagged(base_name))
-    selections = selections_of(base_name if is_base else name.removesuffix(LATEST), base_name)
-    for selection in selections:
-        try:
-            check_adapter_name(selection.adapter, "model")
-        except InvalidRequestError:
-            raise AdapterNotFoundError(
-                "there is no such model: GET /api/tags lists what there is", field="model"
-            ) from None
-    return selections
+    return selections_of(base_name if is_base else name.removesuffix(LATEST), base_name)

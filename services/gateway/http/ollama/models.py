@@ -18,6 +18,7 @@ from services.gateway.http.json_fields import Fields
 from services.gateway.http.ollama.answers import OllamaAnswer
 from services.gateway.http.ollama.model_documents import (
     adapter_entries,
+    auto_entry,
     base_entry,
     running_entry,
     shown,
@@ -49,7 +50,7 @@ class Models:
         """Answers GET /api/tags."""
         caller = await call.authenticate()
         model = call.door.model
-        entries = [base_entry(model)]
+        entries = [base_entry(model), auto_entry(model)]
         token = ""
         while True:
             page = await self._catalogue.list(ListAdaptersRequest(page_token=token), caller.claim)
