@@ -61,6 +61,12 @@ class StandinWorker(InferenceServiceServicer):
         self.num_open = 0
         self.run_limits: asyncio.Queue[RunLimits] = asyncio.Queue()
         """Everything it was told about how much of itself it may use."""
+        self.engine_ms: int | None = None
+        """What each delta says that the request has cost so far, as often as deltas came."""
+        self.refusal: EdgeLoraError | None = None
+        """Raised by what changes a generation or forgets sessions."""
+        self.strengths: list[pb.InferenceServiceSetStrengthRequest] = []
+        self.sessions: list[pb.ForgetSessionsRequest] = []
 
     async def Generate(self, request, context):
         ticket = open_ticket(self._sealer, request.ticket, boot_clock_s())
@@ -73,6 +79,7 @@ class StandinWorker(InferenceServiceServicer):
             call.ended.set()
 
         context.add_done_callback(end)
+        await context.send_initial_metadata(())
         if self.failure is not None:
             raise self.failure
         yield pb.InferenceServiceGenerateResponse(
@@ -86,7 +93,10 @@ class StandinWorker(InferenceServiceServicer):
             delta = Delta(text=word, token_ids=[index])
             if request.options.HasField("logprobs"):
                 delta.logprobs.append(_logprob(index, word, request.options.logprobs))
-            yield pb.InferenceServiceGenerateResponse(delta=delta)
+            response = pb.InferenceServiceGenerateResponse(delta=delta)
+            if self.engine_ms is not None:
+                response.engine_time.FromMilliseconds(self.engine_ms * (index + 1))
+            yield response
             call.num_sent += 1
         if self.hold_after is not None and self.hold_after >= call.num_sent:
             await self.go_on.wait()
@@ -100,12 +110,18 @@ class StandinWorker(InferenceServiceServicer):
 
     async def SetStrength(self, request, context):
         open_claim(self._sealer, request.claim, boot_clock_s())
+        if self.refusal is not None:
+            raise self.refusal
+        self.strengths.append(request)
         strength = AdapterStrength(digest=request.adapter, strength=request.strength)
         return pb.InferenceServiceSetStrengthResponse(adapters=[strength])
 
     async def ForgetSessions(self, request, context):
         open_claim(self._sealer, request.claim, boot_clock_s())
-        return pb.ForgetSessionsResponse(num_forgotten=0)
+        if self.refusal is not None:
+            raise self.refusal
+        self.sessions.append(request)
+        return pb.ForgetSessionsResponse(num_forgotten=2)
 
     async def SetRunLimits(self, request, context):
         limits = open_run_limits(self._sealer, request.limits, boot_clock_s())
