@@ -13,10 +13,11 @@ from edgelora.errors import (
     AdapterNotFoundError,
     AdapterRejectedError,
     InvalidRequestError,
+    NotFoundError,
     PromptTooLongError,
     WorkerLostError,
 )
-from edgelora.generation import Delta, Done, GenerationOptions, Usage
+from edgelora.generation import Accepted, Delta, Done, GenerationOptions, Usage
 from edgelora.v1 import gateway_service_pb2 as pb
 from tests.support.adapter_files import AdapterFiles, config_bytes
 from tests.support.node_bench import CONFIG_FILE, WEIGHTS_FILE, node_bench
@@ -207,6 +208,65 @@ async def test_leaving_frees_the_sequence_and_its_adapter_F22_S10(node):
         assert (await node.engine()).num_running == 1
     async with asyncio.timeout(2):
         await node.wait_until_idle()
+
+
+async def test_a_slider_that_moves_while_the_answer_runs_changes_it(node):
+    client = await node.gateway.client("acme", **ROOMY)
+    await client.register_adapter(node.adapter(1), alias="mine", replace_alias=True)
+    options = GenerationOptions(max_tokens=200, ignore_eos=True)
+
+    async def answer(strengths=()):
+        said, moves = [], iter(strengths)
+        async with aclosing(client.chat(QUESTION, adapters="mine", options=options)) as events:
+            async for event in events:
+                if isinstance(event, Accepted):
+                    request_id = event.request_id
+                if isinstance(event, Delta):
+                    said += event.token_ids
+                    strength = next(moves, None)
+                    if strength is not None:
+                        assert list((await client.set_strength(request_id, strength)).values()) == [
+                            strength
+                        ]
+        with pytest.raises(NotFoundError):
+            await client.set_strength(request_id, 1.0)
+        return said
+
+    whole, moved = await answer(), await answer([0.5, 0.0, 2.0])
+    assert len(whole) == len(moved) == 200
+    assert moved[0] == whole[0]
+    assert moved != whole
+    await node.wait_until_idle()
+
+
+async def test_a_conversation_stays_warm_for_its_tenant_until_it_is_forgotten(node):
+    client, other = [await node.gateway.client(name, **ROOMY) for name in ("acme", "other")]
+
+    async def turn(asking, messages):
+        """The answer, and how many tokens of the prompt were there already."""
+        text = ""
+        async for event in asking.chat(messages, options=GREEDY, session="kitchen"):
+            if isinstance(event, Delta):
+                text += event.text
+            if isinstance(event, Usage):
+                usage = event
+        assert usage.engine_s > 0
+        return text, usage.num_cached_prompt_tokens
+
+    opening = [("user", "Tell me of the sea. " * 20)]
+    text, _ = await turn(client, opening)
+    following = [*opening, ("assistant", text), ("user", "And of the wind?")]
+    assert (await turn(client, following))[1] > 80
+    assert (await turn(other, following))[1] == 0
+    assert (await node.engine()).num_sessions == 2
+    assert await client.forget_session("kitchen") == 1
+    assert (await turn(client, following))[1] == 0
+    assert [await each.forget_session() for each in (client, other)] == [1, 1]
+    await node.wait_until_idle()
+    engine = await node.engine()
+    assert (engine.num_sessions, engine.num_free_kv_blocks) == (0, engine.num_kv_blocks)
+    shares_s = sum(share.step_time.ToNanoseconds() for share in engine.shares) / 1e9
+    assert shares_s == pytest.approx(engine.step_time.ToNanoseconds() / 1e9, rel=0.001)
 
 
 async def test_200_cancels_before_the_first_message_leave_the_engine_empty_S12_S11(node):
