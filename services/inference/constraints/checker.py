@@ -14,8 +14,8 @@ from services.chassis.logs import get_logger
 from services.inference.constraints.verdict import Verdict
 
 _MODULE = "services.inference.constraints.checking_process"
-_ANSWER_LIMIT_S = 2.0
-"""For the process to answer at all; what it checks has limits of its own."""
+_ANSWER_SLACK_S = 2.0
+"""What the process may take beside the time that a grammar may."""
 _START_LIMIT_S = 30.0
 _MAX_WAITING = 32
 _MAX_WAITING_OF_TENANT = 8
@@ -37,6 +37,7 @@ class GrammarChecker:
         """
         self._vocabulary = vocabulary
         self._limits = (cpu_s, wall_s, memory_bytes)
+        self._answer_limit_s = wall_s + _ANSWER_SLACK_S
         self._turn = asyncio.Lock()
         self._waiting: Counter[str] = Counter()
         self._process: Process | None = None
@@ -77,7 +78,7 @@ class GrammarChecker:
             if self._process is None:
                 self._process = await self._start()
             assert self._process.stdin is not None and self._process.stdout is not None
-            async with asyncio.timeout(_ANSWER_LIMIT_S):
+            async with asyncio.timeout(self._answer_limit_s):
                 await _write_frame(self._process, grammar)
                 answer = await self._process.stdout.readexactly(1)
             is_answered = True

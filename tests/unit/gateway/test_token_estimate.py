@@ -51,7 +51,7 @@ JSON_OBJECT = st.dictionaries(TEXT, st.recursive(TEXT, st.lists, max_leaves=8), 
 CALLS = st.builds(ToolCall, id=TEXT, name=NAME, arguments_json=JSON_OBJECT)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.builds(Tool, name=NAME, description=TEXT, parameters_json=JSON_OBJECT), max_size=5),
     st.lists(st.tuples(TEXT, st.lists(CALLS, max_size=3), TEXT), max_size=4),

@@ -63,7 +63,7 @@ ARGUMENTS = st.dictionaries(TEXT, JSON, max_size=4).map(
 CALLS = st.lists(st.tuples(st.from_regex(r"[A-Za-z0-9_.-]{1,64}", fullmatch=True), ARGUMENTS))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TEXT.filter(lambda text: OPEN not in text), CALLS, st.data())
 def test_whatever_the_pieces(text, calls, data):
     answer = text + BETWEEN.join(call_text(*call) for call in calls)
