@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -180,7 +180,7 @@ class HttpConnections:
     ) -> AsyncGenerator[bytes]:
         """Yields the lines of a chunked answer as they come. Raises BenchError for another."""
         data = json.dumps(body).encode()
-        reader, writer = self._idle.pop() if self._idle else await self._open()
+        reader, writer = await self._connection()
         writer.write(
             f"POST {path} HTTP/1.1\r\nhost: {self._host}:{self._port}\r\n"
             f"authorization: Bearer {self._keys[tenant]}\r\n"
@@ -200,10 +200,20 @@ class HttpConnections:
         await reader.readline()
         self._idle.append((reader, writer))
 
-    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while self._idle:
+            reader, writer = self._idle.pop()
+            if not reader.at_eof():  # the node closes what is not used for long
+                return reader, writer
         reader, writer = await asyncio.open_connection(self._host, int(self._port))
-        self._opened.callback(writer.close)
+        self._opened.push_async_callback(_close, writer)
         return reader, writer
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 @asynccontextmanager
