@@ -23,7 +23,8 @@ from services.adapter_store.names import (
 )
 from services.adapter_store.registry.grants import Grant
 from services.adapter_store.registry.manifest import AdapterManifest, Alias
-from services.adapter_store.registry.registry import PagePosition, Registry
+from services.adapter_store.registry.page_position import PagePosition
+from services.adapter_store.registry.registry import Registry
 from services.adapter_store.registry.writer import RegistryWriter, Removal
 from services.adapter_store.residency import AdapterPlace, Residency, WorkerReport
 from services.adapter_store.threads import in_thread

@@ -16,7 +16,7 @@ from services.chassis.sealing import Sealer
 from services.chassis.server import ServiceHost
 from services.chassis.tls import ServerTls, warn_of_plain_addresses
 from services.chassis.tracing import is_traced
-from services.gateway import quota_ledger, tenant_registry, usage_ledger
+from services.gateway import quota_ledger, tenant_file, usage_ledger
 from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.admin_servicer import AdminServicer
 from services.gateway.authentication import Authentication
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
     """Serves both doors; yields the host of the public one. Raises OSError when one is taken."""
     config.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    registry = TenantRegistry(config.directory / tenant_registry.FILE_NAME)
+    registry = TenantRegistry(config.directory / tenant_file.FILE_NAME)
     ledger = QuotaLedger(config.directory / quota_ledger.FILE_NAME)
     upstream = Upstream(
         scheduler=config.scheduler_address,

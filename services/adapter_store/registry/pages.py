@@ -9,7 +9,7 @@ import struct
 
 from edgelora.adapter_format import is_digest
 from edgelora.errors import InvalidRequestError
-from services.adapter_store.registry.registry import PagePosition
+from services.adapter_store.registry.page_position import PagePosition
 
 MAX_PAGE_SIZE = 1000
 _TIME = struct.Struct(">d")

@@ -9,25 +9,18 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from edgelora.adapter_format import is_digest
 from edgelora.adapter_names import AUTO
-from services.adapter_store.registry.grants import (
-    GRANT_COLUMNS,
-    SELECT_GRANTED,
-    Grant,
-    GrantedAdapter,
-    grant_of,
-    granted_of,
-)
+from services.adapter_store.registry.grant_reader import GrantReader
 from services.adapter_store.registry.manifest import (
     AdapterContent,
     AdapterManifest,
     Alias,
     Candidate,
 )
+from services.adapter_store.registry.page_position import PagePosition, page_of
 from services.adapter_store.registry.rows import (
     CANDIDATES,
     CONTENT_COLUMNS,
@@ -43,15 +36,7 @@ from services.adapter_store.registry.rows import (
 from services.adapter_store.registry.schema import migrate
 
 
-@dataclass(frozen=True, slots=True)
-class PagePosition:
-    """The last adapter of a page."""
-
-    registered_at_s: float
-    digest: str
-
-
-class Registry:
+class Registry(GrantReader):
     """One connection to the registry. Readers see a writer's last commit and never wait for it.
 
     Used by one caller at a time, from any thread.
@@ -105,49 +90,6 @@ class Registry:
             return None
         return granted.seen, None if is_digest(reference) else granted.grant.alias
 
-    def find_granted(self, tenant_id: str, reference: str) -> GrantedAdapter | None:
-        """One adapter granted to a tenant, by digest or alias."""
-        column = "digest" if is_digest(reference) else "alias"
-        row = self._connection.execute(
-            f"{SELECT_GRANTED} WHERE grants.tenant = ? AND grants.{column} = ?",
-            (tenant_id, reference),
-        ).fetchone()
-        return None if row is None else granted_of(row)
-
-    def granted(
-        self, tenant_id: str, limit: int, after: PagePosition | None = None
-    ) -> list[AdapterManifest]:
-        """At most `limit` adapters granted to a tenant that it has not itself, as it sees them.
-
-        Newest grant first, from the one that follows `after`.
-        """
-        where, values = _page_of("grants.granted_at", "grants.digest", after)
-        rows = self._connection.execute(
-            f"{SELECT_GRANTED} WHERE grants.tenant = ?{where} AND NOT EXISTS "  # noqa: S608
-            "(SELECT 1 FROM adapters AS own "
-            "WHERE own.tenant = grants.tenant AND own.digest = grants.digest) "
-            "ORDER BY grants.granted_at DESC, grants.digest LIMIT ?",
-            (tenant_id, *values, limit),
-        )
-        return [granted_of(row).seen for row in rows]
-
-    def grants(self, tenant_id: str | None = None) -> list[Grant]:
-        """The grants of a tenant, or of all, by tenant and digest."""
-        where, values = ("", ()) if tenant_id is None else ("WHERE tenant = ?", (tenant_id,))
-        rows = self._connection.execute(
-            f"SELECT {GRANT_COLUMNS} FROM grants {where} ORDER BY tenant, digest",  # noqa: S608
-            values,
-        )
-        return [grant_of(row) for row in rows]
-
-    def grants_of(self, owner_id: str) -> list[Grant]:
-        """The grants of an owner's adapters."""
-        rows = self._connection.execute(
-            f"SELECT {GRANT_COLUMNS} FROM grants WHERE owner = ?",  # noqa: S608
-            (owner_id,),
-        )
-        return [grant_of(row) for row in rows]
-
     def find_own(
         self, tenant_id: str, reference: str
     ) -> tuple[AdapterManifest, Alias | None] | None:
@@ -178,7 +120,7 @@ class Registry:
         self, tenant_id: str, limit: int, after: PagePosition | None = None
     ) -> list[AdapterManifest]:
         """At most `limit` adapters of a tenant, newest first, from the one that follows `after`."""
-        where, values = _page_of("registered_at", "digest", after)
+        where, values = page_of("registered_at", "digest", after)
         rows = self._connection.execute(
             f"{SELECT_MANIFEST} WHERE tenant = ?{where} "
             "ORDER BY registered_at DESC, digest LIMIT ?",
@@ -357,12 +299,3 @@ class Registry:
             (digest,),
         ).fetchone()
         return None if row is None else content_of(row)
-
-
-def _page_of(time: str, digest: str, after: PagePosition | None) -> tuple[str, tuple[object, ...]]:
-    """What a page that follows a position asks of these columns, as SQL, and its values."""
-    if after is None:
-        return "", ()
-    at_s = after.registered_at_s
-    where = f" AND {time} <= ? AND ({time} < ? OR {digest} > ?)"
-    return where, (at_s, at_s, after.digest)

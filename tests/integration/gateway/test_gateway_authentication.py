@@ -9,7 +9,7 @@ from edgelora import EdgeLoraClient
 from edgelora.errors import UnauthenticatedError
 from edgelora.generation import Delta
 from edgelora.v1 import gateway_service_pb2 as pb
-from services.gateway import tenant_registry
+from services.gateway import tenant_file
 from services.gateway.tenant_registry import TenantRegistry
 
 pytestmark = pytest.mark.integration
@@ -108,7 +108,7 @@ async def test_a_revoked_key_is_void_at_once_and_ends_its_running_stream(gateway
 async def test_a_key_revoked_through_another_handle_is_void_at_once(gateway):
     client = await gateway.client("acme")
     await client.status()
-    registry = TenantRegistry(gateway.directory / "gateway" / tenant_registry.FILE_NAME)
+    registry = TenantRegistry(gateway.directory / "gateway" / tenant_file.FILE_NAME)
     registry.revoke("acme")
     registry.close()
     with pytest.raises(UnauthenticatedError):
@@ -129,7 +129,7 @@ async def test_keys_are_nowhere_on_disk_nor_in_the_logs(bench):
     assert process.stop() == 0
     secret = bench.keys["acme"].rpartition("_")[2]
     files = [path for path in bench.directory.rglob("*") if path.is_file()]
-    assert any(path.name == tenant_registry.FILE_NAME for path in files)
+    assert any(path.name == tenant_file.FILE_NAME for path in files)
     for path in files:
         content = path.read_bytes()
         assert secret.encode() not in content, path

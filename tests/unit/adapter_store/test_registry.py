@@ -13,7 +13,8 @@ from services.adapter_store.registry.manifest import (
     Blob,
     ServingForm,
 )
-from services.adapter_store.registry.registry import PagePosition, Registry
+from services.adapter_store.registry.page_position import PagePosition
+from services.adapter_store.registry.registry import Registry
 from services.adapter_store.registry.schema import MIGRATIONS
 from services.adapter_store.registry.writer import (
     MAX_ALIASES,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from edgelora.errors import InvalidRequestError, NotFoundError
-from services.gateway.tenant_registry import MAX_KEYS, TenantRegistry
+from services.gateway.api_keys import MAX_KEYS
+from services.gateway.tenant_registry import TenantRegistry
 from tests.support.fake_clock import FakeClock
 
 DAY_S = 86_400.0

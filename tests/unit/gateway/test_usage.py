@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgelora.errors import CancelledRequestError, InternalError, QuotaExceededError
@@ -95,6 +95,7 @@ def test_only_what_changed_is_written():
     assert counted.changed()["old"].used.num_requests == 2
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 99), st.booleans())))
 def test_whatever_is_written_at_any_point_is_what_a_new_process_goes_on_from(ends):
     counted, kept = usage(), {}
