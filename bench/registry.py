@@ -21,6 +21,7 @@ BENCHMARKS: dict[str, str] = {
     "worker": "bench.worker",
     "end-to-end": "bench.end_to_end",
     "first-token": "bench.first_token",
+    "sessions": "bench.sessions",
     "doors": "bench.doors",
     "serve": "bench.serve",
     "scale": "bench.scale",

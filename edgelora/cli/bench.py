@@ -76,6 +76,7 @@ def bench(
       sampling     choosing the tokens, beside the step that makes the logits
       worker       start, memory and idle processor time of a worker
       first-token  time to the first token of 8 tenants' prompts at once
+      sessions     a conversation's next turn, once others have used the KV cache
       doors        gRPC beside the OpenAI and Ollama APIs, and what each costs the gateway
       end-to-end   throughput of clients, beside the engine alone
       serve        latency under open-loop load through the gateway
