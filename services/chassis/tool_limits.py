@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from edgelora.errors import InvalidRequestError
 from edgelora.v1.generation_pb2 import Constraint, Tool, ToolCall, ToolChoice, ToolUse
 from services.chassis.json_schema import (
-    MAX_SCHEMA_CHARS,
     Schema,
     check_pattern,
     read_json,
@@ -131,8 +130,6 @@ def _check_name(name: str, field: str) -> None:
 def _check_given(text: str, field: str) -> None:
     if not text:
         raise _invalid(field, "must not be empty")
-    if len(text) > MAX_SCHEMA_CHARS:
-        raise _invalid(field, f"may have at most {MAX_SCHEMA_CHARS} characters")
 
 
 def _invalid(field: str, rule: str) -> InvalidRequestError:
