@@ -42,7 +42,12 @@ class GenerationStream:
 
     def cancel(self) -> None:
         """Ends the generation, here and at the worker. Afterwards it changes nothing."""
-        self._task.cancel()
+        # A read that is cancelled, and not its call, costs about 150 bytes of gRPC's memory each
+        # time (grpc/grpc#43360).
+        if self._run.is_reading:
+            self._run.stop()
+        else:
+            self._task.cancel()
 
     def __aiter__(self) -> AsyncIterator[GenerationEvent]:
         return aiter(self._delivery)

@@ -87,6 +87,8 @@ class GenerationRun:
         self._first_token_s: float | None = None
         self._turn: QueueTurn | None = None
         self._worker_call: Any = None
+        self._is_reading = False
+        self._is_stopped = False
         self._tool_calls = ToolCallReader() if request.may_call_tools else None
         self.strengths = RunningStrengths()
         self.adapter_digests: list[str] = []
@@ -135,8 +137,14 @@ class GenerationRun:
             done.stop_string = finished.stop_string
         await self._emit(pb.GenerationEvent(done=done))
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether `run` waits for the worker: then `stop` ends it, as cancelled."""
+        return self._is_reading
+
     def stop(self) -> None:
         """Stops the worker's part at once. Dropping the call object would not."""
+        self._is_stopped = True
         if self._worker_call is not None:
             self._worker_call.cancel()
 
@@ -222,6 +230,7 @@ class GenerationRun:
             await self._emit(event)
 
     async def _read(self) -> InferenceServiceGenerateResponse:
+        self._is_reading = True
         try:
             with translate_errors():
                 response = await self._worker_call.read()
@@ -230,6 +239,10 @@ class GenerationRun:
                 raise  # the worker is there: the remote of an adapter is not
             # Our own cancelling arrives as asyncio.CancelledError: this is the worker going away.
             raise _worker_lost() from error
+        finally:
+            self._is_reading = False
+        if self._is_stopped:  # the answer was on its way
+            raise asyncio.CancelledError
         if not isinstance(response, InferenceServiceGenerateResponse):
             raise _worker_lost()  # the end of the stream, without Finished
         return response
