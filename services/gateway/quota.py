@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 
+from services.chassis.logs import get_logger
 from services.chassis.sealing import boot_clock_s
 from services.gateway.admission import AdmissionControl, Reservation
 from services.gateway.quota_ledger import QuotaLedger
@@ -39,5 +41,10 @@ class Quota:
 
     def _save(self, tenant_id: str) -> None:
         balance = self._admission.balance(tenant_id)
-        if balance is not None:
+        if balance is None:
+            return
+        try:
             self._ledger.save(tenant_id, balance)
+        except sqlite3.Error as error:
+            # Storage may be full. What is counted here holds; no request may hang or leak for it.
+            get_logger().warning("quota_not_written", error=type(error).__name__)

@@ -107,3 +107,16 @@ def test_a_file_another_gateway_locks_is_left_alone(path):
         QuotaLedger(path)
     assert not path.with_suffix(".damaged").exists()
     first.close()
+
+
+def test_storage_that_takes_nothing_neither_leaks_a_place_nor_keeps_one(path):
+    ledger = QuotaLedger(path)
+    quota = Quota(ledger, FakeClock(100.0))
+    ledger.close()  # every write fails from now on
+    reservation = quota.admit(TENANT, 500)
+    assert quota.num_running("a") == 1
+    with pytest.raises(QuotaExceededError):
+        quota.admit(TENANT, 200)
+    quota.settle(reservation, 50)
+    assert quota.num_running("a") == 0
+    quota.settle(quota.admit(TENANT, 200), 200)
