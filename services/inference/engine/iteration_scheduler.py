@@ -236,7 +236,7 @@ class IterationScheduler:
             self._count_slot_wait(sequence)
             return False
         sequence.slots_wanted_since_s = sequence.overtaken_since_s = None
-        sequence.slots = acquisition.slots
+        sequence.take_slots(acquisition.slots)
         self._plan.evictions.extend(acquisition.evictions)
         self._plan.claims.extend(acquisition.claims)
         return True
@@ -378,6 +378,6 @@ class IterationScheduler:
         self.blocks.free(sequence.block_table)
         self.slots.release(sequence.digests, now_s)
         sequence.block_table = []
-        sequence.slots = ()
+        sequence.take_slots(())
         sequence.num_cached_tokens = sequence.num_reused_tokens = 0
         sequence.num_published_blocks = 0

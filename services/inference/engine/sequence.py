@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from services.chassis.generation_limits import DEFAULT_MAX_TOKENS
 from services.inference.backends.base import SlotWeight
-from services.inference.engine.strengths import StrengthChanges
+from services.inference.engine.strengths import StrengthChanges, Weights
 
 
 class Priority(enum.IntEnum):
@@ -135,7 +135,8 @@ class Sequence:
     num_cached_prompt_tokens: int = field(default=0, init=False)
     """Tokens of the prompt that it never had to compute."""
     slots: tuple[int, ...] = field(default=(), init=False)
-    """One for each adapter while the sequence holds them, else empty."""
+    """One for each adapter while the sequence holds them, else empty; see `take_slots`."""
+    _asked_slot_weights: tuple[SlotWeight, ...] = field(default=(), init=False)
     changes: StrengthChanges = field(default_factory=StrengthChanges, init=False)
     """Of its adapters' strengths, since its first token ran."""
     is_forgotten: bool = field(default=False, init=False)
@@ -187,16 +188,24 @@ class Sequence:
             # As if it had been asked for so.
             self.adapters = tuple(map(AdapterUse, self.digests, weights))
             self.block_keys.clear()
+            self.take_slots(self.slots)
+
+    def take_slots(self, slots: tuple[int, ...]) -> None:
+        """Notes where its adapters are; empty for nowhere."""
+        self.slots = slots
+        self._asked_slot_weights = self._weigh(self._initial_weights)
 
     @property
     def slot_weights(self) -> tuple[SlotWeight, ...]:
         """What its next token runs with; an adapter of strength 0 takes no part."""
-        if not self.slots:
-            return ()
-        weights = self.changes.at(self.num_cached_tokens, self._initial_weights)
+        if not self.changes:
+            return self._asked_slot_weights
+        return self._weigh(self.changes.at(self.num_cached_tokens, self._initial_weights))
+
+    def _weigh(self, weights: Weights) -> tuple[SlotWeight, ...]:
         return tuple(
             SlotWeight(slot, weight)
-            for slot, weight in zip(self.slots, weights, strict=True)
+            for slot, weight in zip(self.slots, weights, strict=bool(self.slots))
             if weight
         )
 
@@ -214,7 +223,7 @@ class Sequence:
         return len(self.token_ids) if change is None else change
 
     @property
-    def _initial_weights(self) -> tuple[float, ...]:
+    def _initial_weights(self) -> Weights:
         return tuple(use.weight for use in self.adapters)
 
     @property

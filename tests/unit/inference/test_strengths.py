@@ -13,7 +13,7 @@ def sequence_of(*weights, tokens=10):
         token_ids=[1] * tokens,
         adapters=tuple(AdapterUse(str(n), weight) for n, weight in enumerate(weights)),
     )
-    made.slots = tuple(range(5, 5 + len(weights)))
+    made.take_slots(tuple(range(5, 5 + len(weights))))
     return made
 
 
@@ -86,5 +86,5 @@ def test_strength_0_takes_no_part_and_may_rise_again(num_run):
 
 def test_without_its_slots_nothing_runs():
     sequence = sequence_of(1.0)
-    sequence.slots = ()
+    sequence.take_slots(())
     assert sequence.slot_weights == ()
