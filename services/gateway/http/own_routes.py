@@ -6,7 +6,7 @@ from __future__ import annotations
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from edgelora.errors import ServiceUnavailableError
+from edgelora.errors import NotFoundError, ServiceUnavailableError
 from edgelora.v1.gateway_service_pb2 import TenantUsage
 from services.gateway.front_door import FrontDoor
 from services.gateway.http.call import HttpCall, endpoints
@@ -24,7 +24,7 @@ def own_routes(door: FrontDoor, status: NodeStatus) -> list[Route]:
     return [
         Route("/v1/generations/{id}/strength", endpoint(set_strength), methods=["POST"]),
         Route("/v1/sessions", endpoint(forget_sessions), methods=["DELETE"]),
-        Route("/v1/sessions/{name}", endpoint(forget_session), methods=["DELETE"]),
+        Route("/v1/sessions/{name:path}", endpoint(forget_session), methods=["DELETE"]),
         Route("/v1/usage", endpoint(own.usage), methods=["GET"]),
         Route("/healthz", endpoint(tell_health), methods=["GET"]),
         Route("/openapi.json", endpoint(show_document), methods=["GET"]),
@@ -62,6 +62,9 @@ async def forget_session(call: HttpCall) -> Response:
     """Drops what is kept of one; a name that is not known is forgotten already."""
     caller = await call.authenticate()
     name: str = call.request.path_params["name"]
+    if not name:
+        # To the front door that is all of them, which nobody means who cut a path short.
+        raise NotFoundError("there is no such path: /v1/sessions is that of all conversations")
     return JSONResponse({"forgotten": await call.door.forget_session(caller, name)})
 
 

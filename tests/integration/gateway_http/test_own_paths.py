@@ -56,6 +56,8 @@ async def test_conversations_are_forgotten_on_request(node):
         assert "forgotten" in (await http.delete("/sessions/kitchen")).json()
         assert "forgotten" in (await http.delete("/sessions/nobody")).json()
         assert "forgotten" in (await http.delete("/sessions")).json()
+        assert "forgotten" in (await http.delete("/sessions/house%2Fkitchen")).json()
+        assert (await http.delete("/sessions/")).status_code == 404
         answer = await http.delete(f"/sessions/{'s' * 65}")
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "session")
 
