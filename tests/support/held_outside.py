@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import os
+import threading
 from dataclasses import dataclass
 
 import psutil
@@ -20,6 +22,14 @@ class HeldOutside:
         gc.collect()
         process = psutil.Process()
         return cls(process.num_fds(), process.num_threads(), len(asyncio.all_tasks()))
+
+    @classmethod
+    async def settled(cls) -> "HeldOutside":
+        """As `now`, after the loop's own pool has got all the threads it will ever have."""
+        num_threads = min(32, (os.cpu_count() or 1) + 4)  # as ThreadPoolExecutor has it
+        all_there = threading.Barrier(num_threads)
+        await asyncio.gather(*(asyncio.to_thread(all_there.wait) for _ in range(num_threads)))
+        return cls.now()
 
     async def again(self) -> None:
         """Waits until no more is held than at that moment; for ever where something leaks.

@@ -59,8 +59,8 @@ class BoundedConnection(H11Protocol):
         self._limits = limits
         self._peer: str | None = None
         """Set while the connection is counted."""
-        self._head: asyncio.TimerHandle | None = None
-        """Runs while a head is awaited that may not take for ever."""
+        self._due: asyncio.TimerHandle | None = None
+        """Runs while the peer has to send something."""
         self._end: asyncio.TimerHandle | None = None
         """Runs while the peer has to read, or to go."""
 
@@ -73,7 +73,7 @@ class BoundedConnection(H11Protocol):
         peer = self.client[0] if self.client else ""
         if self._counts.enter(peer):
             self._peer = peer
-            self._expect_head()
+            self._watch_peer()
         else:
             transport.write(_fixed_answer(503, b"Service Unavailable", "too many connections"))
             self._close()
@@ -83,7 +83,7 @@ class BoundedConnection(H11Protocol):
         if self._peer is not None:
             self._counts.leave(self._peer)
             self._peer = None
-        for timer in (self._head, self._end):
+        for timer in (self._due, self._end):
             if timer is not None:
                 timer.cancel()
         # uvicorn leaves it running when the connection was reset.
@@ -94,13 +94,10 @@ class BoundedConnection(H11Protocol):
         """Takes bytes: of a head only as many as it may have."""
         view = memoryview(data)
         while view and not self.transport.is_closing():
-            is_head = self.conn.their_state is h11.IDLE
-            if is_head:
-                self._expect_head()
-            size = _PIECE_BYTES if is_head else len(view)
+            size = _PIECE_BYTES if self.conn.their_state is h11.IDLE else len(view)
             super().data_received(bytes(view[:size]))
             view = view[size:]
-            self._look_at_head()
+            self._watch_peer()
         if self.flow.read_paused and self.conn.their_state is h11.DONE:
             # Pipelined. To pause reading would hide that the client leaves.
             if len(self.conn.trailing_data[0]) > _MAX_PIPELINED_BYTES:
@@ -113,10 +110,8 @@ class BoundedConnection(H11Protocol):
         super().on_response_complete()
         if self.transport.is_closing():
             self._abort_later(self._limits.stall_s)
-        elif self.conn.their_state is h11.SEND_BODY:
-            self._expect_head()
         else:
-            self._look_at_head()
+            self._watch_peer()
 
     def pause_writing(self) -> None:
         """The peer reads more slowly than we write: not for long."""
@@ -152,18 +147,19 @@ class BoundedConnection(H11Protocol):
             )
         self._close()
 
-    def _expect_head(self) -> None:
-        if self._head is None:
-            self._head = self.loop.call_later(self._limits.head_s, self._close)
-
-    def _look_at_head(self) -> None:
-        """Stops the clock once a head is whole; starts it where the next one has begun."""
-        is_head_open = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        if is_head_open:
-            self._expect_head()
-        elif self._head is not None and self.conn.their_state is not h11.IDLE:
-            self._head.cancel()
-            self._head = None
+    def _watch_peer(self) -> None:
+        """Runs a clock while the peer owes the rest of a head, or of a body already answered."""
+        is_new = self.cycle is None
+        owes_head = self.conn.their_state is h11.IDLE and (
+            is_new or bool(self.conn.trailing_data[0])
+        )
+        owes_body = self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete
+        if not (owes_head or owes_body):
+            if self._due is not None:
+                self._due.cancel()
+                self._due = None
+        elif self._due is None:
+            self._due = self.loop.call_later(self._limits.head_s, self._close)
 
     def _close(self) -> None:
         self.transport.close()

@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 from edgelora.errors import InvalidRequestError
 
 MAX_DEPTH = 64
+MAX_BRACKETS = 50_000
+"""Those in strings included: an empty list takes thirty times the memory of its two characters."""
 _MAX_INT_DIGITS = 19
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -26,6 +28,8 @@ def parse_object(body: bytes) -> dict[str, Any]:
         raise _invalid("must be UTF-8") from None
     if text.startswith("\ufeff"):
         raise _invalid("must not start with a byte order mark")
+    if text.count("{") + text.count("[") > MAX_BRACKETS:
+        raise _invalid(f"has more than {MAX_BRACKETS} opening brackets")
     try:
         value = json.loads(
             text,

@@ -87,7 +87,7 @@ async def test_200_abrupt_ends_at_every_moment_leave_nothing_s11_s12(bench):
     node = await openai_node(bench)
     node.worker.hold_after = 1
     await leave(node, 40)
-    before = HeldOutside.now()
+    before = await HeldOutside.settled()
     await leave(node, 200)
     await before.again()
     node.worker.hold_after = None

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from edgelora.errors import InvalidRequestError
-from services.gateway.http.json_body import MAX_DEPTH, parse_object
+from services.gateway.http.json_body import MAX_BRACKETS, MAX_DEPTH, parse_object
 
 
 def test_a_plain_object_is_read_as_it_is():
@@ -36,6 +36,7 @@ def test_a_whole_surrogate_pair_is_one_character():
         (b'{"a": "\xed\xa0\xbd"}', "must be UTF-8"),
         (b'{"a": 1, "a": 2}', "same key twice"),
         (b'{"a": {"b": 1, "\\u0062": 2}}', "same key twice"),
+        (b'{"a": [' + b"[]," * MAX_BRACKETS + b"[]]}", "opening brackets"),
         (b'{"a": NaN}', "NaN or infinite"),
         (b'{"a": [-Infinity]}', "NaN or infinite"),
         (b'{"a": 1e400}', "too large"),
@@ -45,8 +46,8 @@ def test_a_whole_surrogate_pair_is_one_character():
         (b'{"a": "\\ud83d"}', "surrogate"),
         (b'{"\\uDC00": 1}', "surrogate"),
         (b'{"a": ["\\ud83d\\u0041"]}', "surrogate"),
-        (b"[" * 100_000, "not valid JSON|nested"),
-        (b'{"a":' * 100_000, "not valid JSON|nested"),
+        (b"[" * 100_000, "opening brackets"),
+        (b'{"a":' * 40_000, "not valid JSON|nested"),
         (b'{"a":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}", "nested"),
         (b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1), "nested"),
     ],

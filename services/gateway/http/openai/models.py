@@ -44,15 +44,14 @@ class Models:
         caller = await call.authenticate()
         base = call.door.model.name
         name: str = call.request.path_params["model"]
-        selections = selections_of(name, base)
-        if not selections:
-            return JSONResponse(_base_document(base))
-        if selections[0].adapter == AUTO:
-            return JSONResponse(_auto_document(base))
         try:
-            found = await self._catalogue.get(
-                GetAdapterRequest(adapter=selections[0].adapter), caller.claim
-            )
+            selections = selections_of(name, base)
+            if not selections:
+                return JSONResponse(_base_document(base))
+            adapter = selections[0].adapter
+            if adapter == AUTO:
+                return JSONResponse(_auto_document(base))
+            found = await self._catalogue.get(GetAdapterRequest(adapter=adapter), caller.claim)
         except (AdapterNotFoundError, InvalidRequestError):
             raise AdapterNotFoundError("you have no such model", field="model") from None
         return JSONResponse(_adapter_document(name, found.adapter, base, caller))
