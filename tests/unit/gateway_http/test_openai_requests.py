@@ -235,9 +235,17 @@ TOOL = {
 )
 def test_tools_and_the_choice_among_them(choice, wanted, name):
     found = read_tools(Fields({"tools": [TOOL], "tool_choice": choice}), is_nested=True)
-    assert (found.choice, found.name, found.is_parallel) == (wanted, name, True)
+    is_auto = wanted == ToolChoice.TOOL_CHOICE_AUTO
+    assert (found.choice, found.name, found.is_parallel) == (wanted, name, is_auto)
     (tool,) = found.tools
     assert (tool.name, tool.description, tool.parameters_json) == ("f", "d", '{"type":"object"}')
+
+
+@pytest.mark.parametrize("is_parallel", [True, False])
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_whether_several_tools_may_be_called_is_the_clients_word(choice, is_parallel):
+    values = {"tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": is_parallel}
+    assert read_tools(Fields(values), is_nested=True).is_parallel is is_parallel
 
 
 def test_tools_of_a_response_are_flat():

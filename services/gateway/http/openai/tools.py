@@ -28,11 +28,15 @@ def read_tools(fields: Fields, *, is_nested: bool) -> ToolUse | None:
         if choice not in (None, ToolChoice.TOOL_CHOICE_NONE, ToolChoice.TOOL_CHOICE_AUTO):
             raise fields.invalid("tool_choice", "needs tools to choose from")
         return None
+    choice = choice or ToolChoice.TOOL_CHOICE_AUTO
+    if is_parallel is None:
+        # A small model that must call, and may go on, goes on until its tokens are used up.
+        is_parallel = choice == ToolChoice.TOOL_CHOICE_AUTO
     return ToolUse(
         tools=[_tool(item, is_nested=is_nested) for item in listed],
-        choice=choice or ToolChoice.TOOL_CHOICE_AUTO,
+        choice=choice,
         name=name,
-        is_parallel=is_parallel is not False,
+        is_parallel=is_parallel,
     )
 
 
