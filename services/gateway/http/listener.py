@@ -14,6 +14,7 @@ from uvicorn.server import ServerState
 
 from services.chassis.logs import get_logger
 from services.chassis.tls import ServerTls
+from services.gateway.http.acceptor import Acceptor
 from services.gateway.http.connection import BoundedConnection, ConnectionCounts
 from services.gateway.http.limits import HttpLimits
 
@@ -37,7 +38,7 @@ class HttpListener:
         self._limits = limits or HttpLimits()
         self._tls = tls
         self._state = ServerState()
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self.bound_port: int | None = None
         """The port in use, once serving."""
 
@@ -60,12 +61,11 @@ class HttpListener:
         )
         config.load()
         state, counts = self._state, ConnectionCounts(self._limits)
-        self._server = await asyncio.get_running_loop().create_server(
+        self._acceptor = Acceptor(
+            listening,
             lambda: BoundedConnection(config, state, counts, self._limits),
-            sock=listening,
-            backlog=_BACKLOG,
-            ssl=self._tls.http_context() if self._tls else None,
-            ssl_handshake_timeout=self._limits.head_s if self._tls else None,
+            self._limits,
+            self._tls.http_context() if self._tls else None,
         )
         get_logger().info("http_started", address=self._address)
         try:
@@ -77,8 +77,8 @@ class HttpListener:
 
     def refuse_new(self) -> None:
         """Takes no connection and no further request; those that run go on."""
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         for connection in list(self._state.connections):
             connection.shutdown()
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import socket
 import ssl
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 
@@ -38,7 +38,7 @@ class TlsDoors:
         self.address = f"127.0.0.1:{free_port()}"
         self.mutual_address = f"127.0.0.1:{free_port()}"
 
-    async def start(self) -> None:
+    async def start(self, **settings) -> None:
         await self.bench.start_store()
         await self.bench.start_worker()
         self.bench.start_scheduler()
@@ -48,6 +48,7 @@ class TlsDoors:
             TLS_CERT_FILE=str(self.files.certificate),
             TLS_KEY_FILE=str(self.files.key),
             TLS_CLIENT_CA_FILE=str(self.ca.file),
+            **settings,
         )
 
     async def tenant(self, tenant_id: str, **fields) -> str:
@@ -94,11 +95,15 @@ class TlsDoors:
 
 
 @pytest.fixture
-async def doors(bench):
+async def closed_doors(bench):
     async with AsyncExitStack() as stack:
-        doors = TlsDoors(bench, stack)
-        await doors.start()
-        yield doors
+        yield TlsDoors(bench, stack)
+
+
+@pytest.fixture
+async def doors(closed_doors):
+    await closed_doors.start()
+    return closed_doors
 
 
 async def test_keys_work_over_tls_and_nothing_works_in_clear_text(doors):
@@ -259,6 +264,32 @@ async def test_revoking_ends_a_certificates_calls_and_streams(doors):
     await admin.revoke_tenant("acme")
     with pytest.raises(UnauthenticatedError):
         await client.status()
+
+
+async def test_handshakes_that_do_not_come_are_bounded_F23(closed_doors):
+    """A connection is one from its first moment on: before TLS is spoken it costs as much."""
+    doors = closed_doors
+    await doors.start(HTTP_MAX_CONNECTIONS_PER_PEER="4", HTTP_HEAD_TIMEOUT="300s")
+    key = await doors.tenant("acme")
+    assert await doors.http_status(key) == 200
+    silent = [await asyncio.open_connection("127.0.0.1", doors.bench.http_port) for _ in range(4)]
+    more, more_writer = await asyncio.open_connection("127.0.0.1", doors.bench.http_port)
+    assert await more.read() == b""
+    more_writer.close()
+    for _, writer in silent:
+        writer.close()
+        await writer.wait_closed()
+    while True:  # who leaves makes room
+        with suppress(OSError):
+            assert await doors.http_status(key) == 200
+            break
+
+
+async def test_a_handshake_that_takes_too_long_ends_F23(closed_doors):
+    await closed_doors.start(HTTP_HEAD_TIMEOUT="300ms")
+    reader, writer = await asyncio.open_connection("127.0.0.1", closed_doors.bench.http_port)
+    assert await reader.read() == b""
+    writer.close()
 
 
 def subject(port: int, ca_file) -> str:
