@@ -140,6 +140,7 @@ def test_events_become_plain_values():
         num_output_tokens=2,
         queue_time=Duration(seconds=1, nanos=500_000_000),
         num_cached_prompt_tokens=16,
+        engine_time=Duration(nanos=250_000_000),
     )
     assert from_event(pb.GenerationEvent(usage=usage)) == Usage(
         num_prompt_tokens=17,
@@ -151,6 +152,7 @@ def test_events_become_plain_values():
         mean_batch_size=0.0,
         num_preemptions=0,
         num_cached_prompt_tokens=16,
+        engine_s=0.25,
     )
     done = pb.Done(finish_reason=2, stop_string="x")
     assert from_event(pb.GenerationEvent(done=done)) == Done(
