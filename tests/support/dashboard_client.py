@@ -10,6 +10,7 @@ class DashboardClient:
     """One browser. `http` is for whatever a test wants to send by itself."""
 
     def __init__(self, port, tls=None):
+        self.port = port
         self.origin = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         self.http = httpx.AsyncClient(base_url=self.origin, timeout=30.0, verify=tls or True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import tempfile
 from collections.abc import AsyncIterator
@@ -163,7 +164,10 @@ class GatewayBench:
         )
         self.ends_with(process)
         # Not blocking: the gateway asks the stand-ins on this loop for their health.
-        await self.wait_for_health(health_pb2.HealthCheckResponse.SERVING)
+        ready = asyncio.create_task(self.wait_for_health(health_pb2.HealthCheckResponse.SERVING))
+        ended = asyncio.create_task(asyncio.to_thread(process.process.wait))
+        await asyncio.wait({ready, ended}, return_when=asyncio.FIRST_COMPLETED)
+        assert ready.done(), f"the gateway has ended with status {process.process.returncode}"
         return process
 
     async def start(self, **settings: str) -> None:

@@ -143,6 +143,19 @@ async def test_the_seventeenth_stream_is_refused_until_one_is_closed(operator):
         await stream.__aexit__(None, None, None)
 
 
+async def test_readers_that_leave_before_the_body_take_no_place_along_S12(operator):
+    cookie = "; ".join(f"{name}={value}" for name, value in operator.http.cookies.items())
+    request = f"GET /dash/stream HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
+    for _ in range(40):
+        _, writer = await asyncio.open_connection("127.0.0.1", operator.port)
+        writer.write(request.encode())
+        writer.transport.abort()
+    while True:
+        async with operator.http.stream("GET", "/dash/stream") as answer:
+            if answer.status_code == 200:
+                return
+
+
 async def test_open_streams_do_not_hold_the_gateway_up():
     async with gateway_bench() as bench:
         await bench.start_store()
