@@ -48,6 +48,19 @@ class ConnectionCounts:
             del self._by_peer[peer]
 
 
+class _OneLength(h11.Connection):
+    """HTTP in which the end of a body is told in one way: a proxy before us may believe the other,
+    and take what we read as the next request for a part of this one (RFC 9112, section 6.3)."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        return event
+
+
 class BoundedConnection(H11Protocol):
     """A connection that cannot cost more than its limits."""
 
@@ -55,6 +68,7 @@ class BoundedConnection(H11Protocol):
         self, config: Config, state: ServerState, counts: ConnectionCounts, limits: HttpLimits
     ) -> None:
         super().__init__(config, state, app_state={"limits": limits})
+        self.conn = _OneLength(h11.SERVER, limits.max_head_bytes)
         self._counts = counts
         self._limits = limits
         self._peer: str | None = None

@@ -166,3 +166,16 @@ async def test_nothing_typed_reaches_the_log(node, capsys):
     assert "http_finished" in out
     assert secret not in out.lower()
     assert secret not in err.lower()
+
+
+async def test_a_body_of_two_lengths_is_refused_and_what_follows_it_is_not_read(node):
+    wire = node.wire()
+    await wire.send(
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    )
+    answer = await wire._reader.read()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    await wire.close()
+    await node.still_serves()
