@@ -16,24 +16,19 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from edgelora.errors import EdgeLoraError, InternalError, ServiceUnavailableError
-from services.chassis.base_model import BaseModel
 from services.chassis.logs import code_places, get_logger
 from services.inference.backends.base import Backend
 from services.inference.constraints.matcher import TokenConstraint
 from services.inference.engine.adapter_loader import AdapterLoader, InlineLoader, LoaderThread
-from services.inference.engine.adapter_slots import AdapterSlots
 from services.inference.engine.answers import Answers, AnswerT
+from services.inference.engine.assembly import build_step_loop
 from services.inference.engine.config import EngineConfig
 from services.inference.engine.doorbell import Doorbell
-from services.inference.engine.effect_check import EffectCheck
 from services.inference.engine.events import Failed
 from services.inference.engine.fetched_adapter import FetchedAdapter
 from services.inference.engine.generation import Generation
-from services.inference.engine.iteration_scheduler import IterationScheduler
-from services.inference.engine.kv_blocks import KvBlockPool
 from services.inference.engine.observer import EngineObserver
 from services.inference.engine.outbox import Outbox
-from services.inference.engine.prefix_cache import PrefixCache
 from services.inference.engine.run_limits import RunLimits
 from services.inference.engine.sequence import (
     AdapterUse,
@@ -42,8 +37,6 @@ from services.inference.engine.sequence import (
     Sequence,
     StopConditions,
 )
-from services.inference.engine.sessions import Sessions
-from services.inference.engine.shares import Shares, adapter_parameters, base_parameters
 from services.inference.engine.status import EngineStatus
 from services.inference.engine.step_loop import StepLoop, StepObserver
 from services.inference.engine.token_stream import TokenStream
@@ -308,47 +301,12 @@ class Engine:
         command(steps)
 
     def _load(self) -> StepLoop:
-        config = self._config
-        model = self._backend.load_model(config.model_directory, config.limits)
-        num_blocks = config.num_sequence_blocks
-        canary_table = list(range(num_blocks, config.limits.num_kv_blocks))
-        blocks = KvBlockPool(num_blocks, config.limits.block_size)
-        slots = self._make_slots()
-        scheduler = IterationScheduler(
-            config.step,
-            blocks,
-            slots,
-            PrefixCache(blocks, model.digest, is_enabled=config.prefix_caching),
-            Sessions(blocks, config.sessions),
-        )
-        self.max_adapters = scheduler.slots.max_adapters
-        steps = StepLoop(
-            self._backend,
-            scheduler,
-            self._make_loader(),
-            EffectCheck(config.canary_token_ids, canary_table, config.limits.max_step_tokens),
-            Shares(base_parameters(model), partial(self._parameters_of, model, slots)),
-            self._clock,
-        )
+        steps, slots = build_step_loop(self._backend, self._config, self._make_loader, self._clock)
+        self.max_adapters = slots.max_adapters
         steps.observe = self._observe_step
         self._newest_status = steps.status()
         self._call(self._finish_start)
         return steps
-
-    def _make_slots(self) -> AdapterSlots:
-        num_slots = self._config.limits.max_loras
-        return AdapterSlots(
-            num_slots,
-            slot_bytes=self._backend.telemetry().adapter_slots_bytes // num_slots,
-            budget_bytes=self._config.adapter_budget_bytes,
-            min_residency_s=self._config.min_residency_s,
-        )
-
-    def _parameters_of(self, model: BaseModel, slots: AdapterSlots, digest: str) -> int:
-        # In proportion to the largest adapter there can be, whatever the back end keeps of it.
-        slot = slots.find(digest)
-        size = 0.0 if slot is None else slot.size_bytes / slots.slot_bytes
-        return int(size * adapter_parameters(model, self._config.limits.max_lora_rank))
 
     def _make_loader(self) -> AdapterLoader:
         if self._backend.loads_beside_forward:
