@@ -60,8 +60,8 @@ class Guard:
             origins = [urlsplit(origin).netloc for origin in request.headers.getlist("origin")]
             if origins != [host]:
                 return PlainTextResponse("only the dashboard's own pages may do this\n", 403)
-        path = request.url.path
-        if path in _OPEN_PATHS or self._login.is_logged_in(request):
+        # The same path as routes are chosen by: that of `request.url` is put together and parsed.
+        if request.scope["path"] in _OPEN_PATHS or self._login.is_logged_in(request):
             return None
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
             return RedirectResponse(LOGIN_PATH, status_code=303)

@@ -43,6 +43,14 @@ async def test_nothing_is_seen_without_a_login(browser, path):
     assert (page.status_code, page.headers["location"]) == (303, "/login")
 
 
+@pytest.mark.parametrize(
+    "path", ["/log%0Ain", "/login%3F", "/login%23", "/static/style.css%09", "//x/login"]
+)
+async def test_a_path_that_a_parser_makes_one_of_the_open_ones_is_not_open(browser, path):
+    answer = await browser.http.request("GET", f"{browser.origin}{path}")
+    assert answer.status_code == 401
+
+
 @pytest.mark.parametrize("path", ["/login", "/static/style.css", "/static/theme.js"])
 async def test_the_login_page_is_for_everybody(browser, path):
     assert (await browser.http.get(path)).status_code == 200
