@@ -83,6 +83,10 @@ class FrontDoor:
         structlog.contextvars.bind_contextvars(tenant_id=caller.tenant.tenant_id)
         return caller
 
+    def require_active(self, caller: Caller) -> None:
+        """Raises UnauthenticatedError when what proved the caller holds no longer."""
+        self._authentication.require_active(caller)
+
     def generate(
         self, caller: Caller, request: pb.GenerateRequest, *, remaining_s: float | None
     ) -> GenerationStream:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any, TypeVar
 
 import grpc
 import structlog
@@ -25,6 +25,7 @@ from services.gateway.roles import Role, require
 from services.gateway.upload import UploadRelay
 
 _Context = grpc.aio.ServicerContext[Any, Any]
+MessageT = TypeVar("MessageT")
 
 
 class GatewayServicer(rpc.GatewayServiceServicer):
@@ -101,7 +102,7 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         reservation = self._quota.admit(caller.tenant, reserved_tokens=0)
         try:
             registered = await self._uploads.relay(
-                aiter(request_iterator),
+                self._while_active(caller, request_iterator),
                 caller.claim,
                 self._deadlines.of_transfer(context.time_remaining()),
             )
@@ -124,7 +125,7 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         # As in `_read`: a client that leaves may never resume this generator.
         context.add_done_callback(lambda _: installation.cancel())  # type: ignore[arg-type]
         try:
-            async for event in installation.events:
+            async for event in self._while_active(caller, installation.events):
                 if event.HasField("registered"):
                     _log_registered(event.registered)
                 yield event
@@ -168,6 +169,18 @@ class GatewayServicer(rpc.GatewayServiceServicer):
     ) -> pb.DeleteAdapterResponse:
         """Removes an alias or a digest of the caller."""
         return await self._catalogue.delete(request, await self._claim(context, Role.AUTHOR))
+
+    async def _while_active(
+        self, caller: Caller, messages: AsyncIterable[MessageT]
+    ) -> AsyncIterator[MessageT]:
+        """Hands on what comes while the caller's key, or certificate, holds.
+
+        Asked again at the end: an upload is complete only then. Raises UnauthenticatedError.
+        """
+        async for message in messages:
+            self._door.require_active(caller)
+            yield message
+        self._door.require_active(caller)
 
     async def _claim(self, context: _Context, role: Role = Role.USER) -> Sealed:
         return (await self._authenticate(context, role)).claim

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 import grpc
 import pytest
 
@@ -103,6 +106,43 @@ async def test_a_revoked_key_is_void_at_once_and_ends_its_running_stream(gateway
         async for _ in events:
             pass
     await gateway.wait_until_idle()
+
+
+async def test_revoking_ends_an_upload_and_an_installation(gateway):
+    client = await gateway.client("acme")
+    gateway.store.package_bytes = 10**6
+    stub = await gateway.stub()
+    metadata = gateway.authorization("acme")
+    install = stub.InstallAdapter(
+        pb.InstallAdapterRequest(package="shop/mail"), metadata=metadata, timeout=60
+    )
+    assert (await install.read()).progress.received_bytes == 1
+    upload = stub.RegisterAdapter(metadata=metadata, timeout=60)
+    files = [
+        pb.AdapterUploadFile(name=name, size_bytes=1)
+        for name in ("adapter_config.json", "adapter_model.safetensors")
+    ]
+    await upload.write(
+        pb.RegisterAdapterRequest(header=pb.AdapterUploadHeader(alias="a", files=files))
+    )
+    while (await client.status()).usage.num_running < 2:
+        pass
+    await (await gateway.admin()).revoke_tenant("acme")
+    for file in files:
+        part = pb.AdapterUploadChunk(file_name=file.name, data=b"1")
+        with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+            await upload.write(pb.RegisterAdapterRequest(chunk=part))
+    with suppress(asyncio.InvalidStateError):
+        await upload.done_writing()
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await upload
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    with pytest.raises(grpc.aio.AioRpcError) as cut:
+        while await install.read() is not grpc.aio.EOF:
+            pass
+    assert cut.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert await gateway.store.installs_ended.get() == "cut"
+    assert not gateway.store.adapters.get("acme")
 
 
 async def test_a_key_revoked_through_another_handle_is_void_at_once(gateway):
