@@ -28,7 +28,7 @@ async def stopping(bench):
     while True:
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", bench.http_port)
-        except ConnectionRefusedError:
+        except ConnectionError:
             return gateway, node, wire
         writer.close()
 
