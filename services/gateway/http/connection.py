@@ -22,6 +22,8 @@ from services.gateway.http.limits import HttpLimits
 
 _PIECE_BYTES = 2**10
 _MAX_PIPELINED_BYTES = 2**16
+_MAX_CHUNKS = 4096
+"""Of one body."""
 
 
 class ConnectionCounts:
@@ -48,16 +50,27 @@ class ConnectionCounts:
             del self._by_peer[peer]
 
 
-class _OneLength(h11.Connection):
-    """HTTP in which the end of a body is told in one way: a proxy before us may believe the other,
-    and take what we read as the next request for a part of this one (RFC 9112, section 6.3)."""
+class _StrictConnection(h11.Connection):
+    """HTTP whose bodies have one end and are cheap to read.
+
+    A body whose end is told in two ways is refused: a proxy before us may believe the other, and
+    take what we read as the next request for a part of this one (RFC 9112, section 6.3). So is one
+    in very many chunks: each costs the event loop as much as kilobytes of a large one.
+    """
+
+    _num_chunks = 0
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         event = super().next_event()
         if isinstance(event, h11.Request):
+            self._num_chunks = 0
             names = {name for name, _ in event.headers}
             if {b"content-length", b"transfer-encoding"} <= names:
                 raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        elif isinstance(event, h11.Data) and event.chunk_start:
+            self._num_chunks += 1
+            if self._num_chunks > _MAX_CHUNKS:
+                raise h11.RemoteProtocolError("too many chunks")
         return event
 
 
@@ -68,7 +81,7 @@ class BoundedConnection(H11Protocol):
         self, config: Config, state: ServerState, counts: ConnectionCounts, limits: HttpLimits
     ) -> None:
         super().__init__(config, state, app_state={"limits": limits})
-        self.conn = _OneLength(h11.SERVER, limits.max_head_bytes)
+        self.conn = _StrictConnection(h11.SERVER, limits.max_head_bytes)
         self._counts = counts
         self._limits = limits
         self._peer: str | None = None

@@ -257,3 +257,34 @@ async def test_300_connections_that_come_and_go_leave_nothing(node):
             writer.transport.abort()
     await before.again()
     await node.still_serves()
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+async def test_a_body_in_very_many_chunks_is_not_read_to_its_end_f24(bench, has_key):
+    """A few bytes each, they would keep the event loop from everybody for seconds."""
+    node = await openai_node(bench, HTTP_HEAD_TIMEOUT="300s", HTTP_BODY_TIMEOUT="300s")
+    reader, writer = await connect(node)
+    key = node.bench.keys["acme"] if has_key else "nobody's"
+    writer.write(
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+        + f"Authorization: Bearer {key}\r\n\r\n".encode()
+        + b"1\r\n \r\n" * 5000
+    )
+    answers = await reader.read()  # to the end of the connection, though the body has none
+    # The connection may end before its request was looked at, or after that.
+    assert answers == b"" or answers.rpartition(b"HTTP/1.1 ")[2].startswith(b"400 ")
+    writer.close()
+    await node.still_serves()
+
+
+async def test_a_body_in_many_chunks_is_read(node):
+    reader, writer = await connect(node)
+    body = json.dumps(chat_body(max_tokens=1, messages=[{"role": "user", "content": "a" * 3000}]))
+    writer.write(
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+        + f"Authorization: Bearer {node.bench.keys['acme']}\r\n\r\n".encode()
+        + b"".join(b"1\r\n%b\r\n" % bytes([byte]) for byte in body.encode())
+        + b"0\r\n\r\n"
+    )
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
