@@ -84,7 +84,8 @@ _UNSUPPORTED = frozenset(
     ]
 )
 _TYPES = frozenset(("string", "number", "integer", "boolean", "object", "array", "null"))
-_REPEATS = re.compile(r"\{(\d*),?(\d*)\}")
+# Possessive: digits without an end must not be tried at each of their lengths.
+_REPEATS = re.compile(r"\{(\d*+),?(\d*+)\}")
 
 
 def read_json(text: str, field: str, *, max_chars: int = MAX_SCHEMA_CHARS) -> Any:

@@ -23,6 +23,10 @@ _SLICES = [_STRING_CHARACTER + count for count in ("{1,4}", "{1,8}", "{1,16}", "
 """Sets of tokens whose masks are kept: inside a JSON string the largest that fits into what is left
 of it need not be gone through, which takes a tenth of the time."""
 
+_MAX_FORCED_CHARS = 256
+"""Of a text that must follow as it is, so many are encoded: only its first token is used, again at
+every step, and the whole could take longer than a step of the model."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputVocabulary:
@@ -124,6 +128,7 @@ class _TokenizerSource:
     def __call__(self, text: str | bytes) -> list[int]:
         if isinstance(text, bytes):
             text = text.decode(errors="ignore")
+        text = text[:_MAX_FORCED_CHARS]
         if self._encode is not None:
             ids = self._encode(text)
             # Some tokenizers put a blank before a text: these are not the bytes that are wanted.

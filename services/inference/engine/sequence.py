@@ -186,6 +186,7 @@ class Sequence:
             self.changes.add(start, weights, self._initial_weights)
         else:
             # As if it had been asked for so.
+            self.changes = StrengthChanges()
             self.adapters = tuple(map(AdapterUse, self.digests, weights))
             self.block_keys.clear()
             self.take_slots(self.slots)

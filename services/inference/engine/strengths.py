@@ -34,8 +34,11 @@ class StrengthChanges:
         return self._weights[-1] if self._weights else initial
 
     def add(self, start: int, weights: Weights, initial: Weights) -> None:
-        """Changes what is in force from a token on, which is behind none of the former changes."""
-        if self._starts and self._starts[-1] == start:
+        """Changes what is in force from a token on, whatever was to change behind it.
+
+        That there is such a change means that what ran up to it has been lost since.
+        """
+        while self._starts and self._starts[-1] >= start:
             self._starts.pop()
             self._weights.pop()
         if weights != self.newest(initial):

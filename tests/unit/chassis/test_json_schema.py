@@ -144,3 +144,8 @@ def test_the_largest_that_is_read():
     read_schema(nested(47), "schema")
     read_json('{"enum": [' + ",".join("1" * 4096) + "]}", "schema")
     check_pattern("(a{1000}){1,1000}", "pattern")
+
+
+def test_digits_of_a_repetition_without_an_end_are_gone_through_once():
+    # Tried at each of their lengths, as many took minutes.
+    check_pattern("{" + "1" * 200_000, "schema", max_chars=300_000)

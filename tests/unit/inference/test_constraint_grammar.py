@@ -266,3 +266,25 @@ def test_marks_are_written_as_control_tokens_where_the_vocabulary_has_them():
     assert tokenizer.token_id("</tool_call>") in ids
     assert text.startswith("<tool_call>\n")
     assert text.endswith("</tool_call>")
+
+
+def test_of_a_long_text_that_must_follow_a_part_is_encoded_at_a_time():
+    text = "the 12 pleases, " * 300
+    tokenizer, vocabulary, _ = opened("byte level")
+    lengths = []
+
+    def encode(part):
+        lengths.append(len(part))
+        return tokenizer.encode_written(part)
+
+    matcher = matcher_of(
+        vocabulary.open(encode), constraint(json_schema=json.dumps({"const": text}))
+    )
+    ids = []
+    while not matcher.is_stopped():
+        (token_id,) = allowed(matcher)
+        ids.append(int(token_id))
+        assert matcher.consume_token(ids[-1])
+    assert b"".join(vocabulary.tokens[each] for each in ids).decode() == json.dumps(text)
+    assert ids == tokenizer.encode_written(json.dumps(text))
+    assert max(lengths) == 256

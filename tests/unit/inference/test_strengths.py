@@ -74,6 +74,22 @@ def test_a_change_parts_what_has_run_from_what_has_not():
     assert sequence.num_uniform_tokens == 4
 
 
+@pytest.mark.parametrize("num_left", [0, 4])
+def test_a_change_at_tokens_that_were_only_found_gives_way_when_they_are_lost(num_left):
+    sequence = sequence_of(1.0)
+    sequence.num_cached_tokens = 8  # found in blocks of others, and none has run since
+    sequence.set_strength("0", 0.5)
+    sequence.num_cached_tokens = num_left  # preempted before a step, and fewer found again
+    sequence.set_strength("0", 2.0)
+    assert sequence.uses == (AdapterUse("0", 2.0),)
+    seen = []
+    for position in range(10):
+        sequence.num_cached_tokens = position
+        seen.append(sequence.slot_weights[0].weight)
+    assert seen == [1.0] * num_left + [2.0] * (10 - num_left)
+    assert sequence.num_shareable_tokens == (num_left or 10)
+
+
 @pytest.mark.parametrize("num_run", [0, 3])
 def test_strength_0_takes_no_part_and_may_rise_again(num_run):
     sequence = sequence_of(1.0)
