@@ -31,7 +31,8 @@ def grant(
 ) -> None:
     """Let TENANT_ID use an adapter of OWNER.
 
-    ADAPTER is an alias or digest of OWNER. TENANT_ID can use it and change nothing of it, and is not told whose it is.
+    ADAPTER is an alias or digest of OWNER. TENANT_ID can use it and change nothing of it,
+    and is not told whose it is.
 
     \b
     Examples:
@@ -59,7 +60,8 @@ def withdraw(
 ) -> None:
     """Take a granted adapter back from TENANT_ID.
 
-    ADAPTER is its alias there or its digest. Nothing starts with it any more; answers that were accepted before finish.
+    ADAPTER is its alias there or its digest. Nothing starts with it any more;
+    answers that were accepted before finish.
 
     \b
     Examples:

@@ -18,8 +18,8 @@ from edgelora.cli.places import admin_options
 def usage(tenant_id: str, admin_address: str | None, home: Path, as_json: bool) -> None:
     """Show what the tenants have used so far.
 
-    TENANT_ID shows one. Engine seconds are its share of the time the engine computed. Energy is an estimate: those
-    seconds times EDGELORA_GATEWAY_POWER_WATTS, and unknown without that setting.
+    TENANT_ID shows one. Engine seconds are its share of the time the engine computed. Energy is an
+    estimate: those seconds times EDGELORA_GATEWAY_POWER_WATTS, and unknown without that setting.
 
     \b
     Examples:
