@@ -29,13 +29,15 @@ class Extensions:
     user: str
     session: str
     degradation: DegradationPreference
+    deadline_s: float | None
+    """How long the client will wait for the whole answer; None leaves it to the gateway."""
     names: dict[str, str]
     """What the front door calls a field -> what the client called it."""
 
 
 def read_extensions(fields: Fields, resolve: Callable[[str], list[AdapterSelection]]) -> Extensions:
-    """Reads `model`, `adapter_strength`, `adapters`, `priority`, `user`, `session`, `no_degraded`
-    and `fallback_adapter`; `resolve` tells what a model's name means.
+    """Reads `model`, `adapter_strength`, `adapters`, `priority`, `user`, `session`, `no_degraded`,
+    `fallback_adapter` and `deadline_s`; `resolve` tells what a model's name means.
 
     Raises InvalidRequestError, and what `resolve` raises.
     """
@@ -43,6 +45,9 @@ def read_extensions(fields: Fields, resolve: Callable[[str], list[AdapterSelecti
     names["degradation.fallback_adapter"] = "fallback_adapter"
     names["degradation.is_refused"] = "no_degraded"
     priority = fields.one_of("priority", _PRIORITIES)
+    deadline_s = fields.number("deadline_s")
+    if deadline_s is not None and not deadline_s > 0:
+        raise fields.invalid("deadline_s", "must be a number of seconds above 0")
     return Extensions(
         selections=selections,
         priority=_PRIORITIES[priority or "interactive"],
@@ -52,6 +57,7 @@ def read_extensions(fields: Fields, resolve: Callable[[str], list[AdapterSelecti
             is_refused=fields.boolean("no_degraded") or False,
             fallback_adapter=fields.text("fallback_adapter") or "",
         ),
+        deadline_s=deadline_s,
         names=names,
     )
 

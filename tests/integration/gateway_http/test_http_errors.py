@@ -110,6 +110,21 @@ async def test_a_deadline_is_504(bench):
     assert "[DONE]" not in streamed.text
 
 
+async def test_the_client_may_ask_for_less_time(bench):
+    node = await openai_node(bench, DEFAULT_DEADLINE="1h")
+    node.worker.hold_after = 1
+    async with node.http() as http:
+        answer = await http.post("/chat/completions", json=chat_body(deadline_s=0.3))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline_exceeded")
+
+
+async def test_the_client_may_ask_for_more_time(bench):
+    node = await openai_node(bench, DEFAULT_DEADLINE="1ms")
+    async with node.http() as http:
+        assert (await http.post("/chat/completions", json=chat_body())).status_code == 504
+        assert (await http.post("/chat/completions", json=chat_body(deadline_s=60))).is_success
+
+
 async def test_health_is_for_everybody_and_says_little(node):
     async with httpx.AsyncClient(base_url=node.root, trust_env=False) as http:
         answer = await http.get("/healthz")

@@ -104,6 +104,9 @@ def test_strengths_of_one_adapter_and_of_several():
         ({"stop_token_ids": [2**40]}, "stop_token_ids"),
         ({"seed": 1.5}, "seed"),
         ({"session": 5}, "session"),
+        ({"deadline_s": 0}, "deadline_s"),
+        ({"deadline_s": -1.5}, "deadline_s"),
+        ({"deadline_s": True}, "deadline_s"),
     ],
 )
 def test_errors_name_the_field_p04_p05_p07(values, field):
@@ -129,6 +132,7 @@ def test_numbers_go_where_they_belong():
         session="kitchen",
         user="ann",
         no_degraded=True,
+        deadline_s=90.5,
     )
     sampling, stop = found.options.sampling, found.options.stop
     assert (sampling.temperature, sampling.top_p, sampling.min_p) == (0.5, 0.9, 0.1)
@@ -140,6 +144,7 @@ def test_numbers_go_where_they_belong():
     assert found.extensions.priority == PriorityClass.PRIORITY_CLASS_BATCH
     assert (found.extensions.session, found.extensions.user) == ("kitchen", "ann")
     assert found.extensions.degradation.is_refused
+    assert found.extensions.deadline_s == 90.5
 
 
 def test_a_huge_limit_is_clipped_and_all_tokens_are_kept_without_top_k():

@@ -100,11 +100,12 @@ async def _answer(
     names: Mapping[str, str],
 ) -> Response:
     rename = wishes.rename(names)
+    deadline_s = wishes.extensions.deadline_s
     with renamed(rename):
         if isinstance(request, pb.ChatRequest):
-            stream = call.door.chat(caller, request, remaining_s=None)
+            stream = call.door.chat(caller, request, remaining_s=deadline_s)
         else:
-            stream = call.door.generate(caller, request, remaining_s=None)
+            stream = call.door.generate(caller, request, remaining_s=deadline_s)
     return await answer(
         call,
         stream,

@@ -43,7 +43,7 @@ async def complete_chat(call: HttpCall) -> Response:
     names = tool_names(len(request.tools.tools), is_nested=True)
     rename = shared.rename({**_NAMES, **names, **call_names(request.messages)})
     with renamed(rename):
-        stream = call.door.chat(caller, request, remaining_s=None)
+        stream = call.door.chat(caller, request, remaining_s=shared.extensions.deadline_s)
     return await answer(
         call,
         stream,

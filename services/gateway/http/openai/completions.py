@@ -38,7 +38,7 @@ async def complete_text(call: HttpCall) -> Response:
     request = _read_request(fields, shared)
     rename = shared.rename(_NAMES)
     with renamed(rename):
-        stream = call.door.generate(caller, request, remaining_s=None)
+        stream = call.door.generate(caller, request, remaining_s=shared.extensions.deadline_s)
     return await answer(
         call,
         stream,

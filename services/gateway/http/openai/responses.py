@@ -42,7 +42,7 @@ async def respond(call: HttpCall) -> Response:
     names |= tool_names(len(request.tools.tools), is_nested=False)
     rename = shared.rename({**_NAMES, **names})
     with renamed(rename):
-        stream = call.door.chat(caller, request, remaining_s=None)
+        stream = call.door.chat(caller, request, remaining_s=shared.extensions.deadline_s)
     return await answer(
         call,
         stream,

@@ -58,6 +58,10 @@ EXTENSIONS: dict[str, Schema] = {
     "priority": word("interactive", "background", "batch"),
     "session": {"type": "string", "maxLength": MAX_SESSION_CHARS},
     "fallback_adapter": said(TEXT, "Served under pressure in the place of one switched off."),
+    "deadline_s": said(
+        {"type": "number", "exclusiveMinimum": 0},
+        "Seconds the whole answer may take; the node's default where absent.",
+    ),
     "no_degraded": said(FLAG, "Refuse rather than serve degraded."),
     "user": {"type": "string", "maxLength": MAX_USER_CHARS},
 }
