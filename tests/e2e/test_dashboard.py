@@ -101,7 +101,11 @@ def test_values_move_under_load_and_the_shares_add_up(stack, browser):
         browser.wait(lambda: browser.text("engine-tokens") != before)
         browser.wait_for("tiles", RECIPES, "in a slot", "in use by")
         browser.wait_for("queues", "interactive")
-        node = stack.node_where(lambda node: node["use"] and len(node["use"]["adapters"]) == 3)
+        node = stack.node_where(
+            lambda node: (
+                node["use"] and len(node["use"]["adapters"]) == 3 and node["use"]["share"] > 0.3
+            )
+        )
         browser.wait_for("latencies", "interactive, first token", "ms")
         browser.wait_for("processes", "inference", "MB", "cores")
         assert browser.text("hit-0") != "unknown"
@@ -115,7 +119,6 @@ def test_values_move_under_load_and_the_shares_add_up(stack, browser):
     assert failures == []
     total = sum(adapter["share"] for adapter in node["use"]["adapters"])
     assert total == pytest.approx(node["use"]["share"], rel=0.02)
-    assert node["use"]["share"] > 0.3
     tokens_per_s = sum(adapter["tokens_per_s"] for adapter in node["use"]["adapters"])
     assert tokens_per_s == pytest.approx(node["use"]["tokens_per_s"], rel=0.02)
 
@@ -307,13 +310,11 @@ def test_texts_stand_out_and_everything_has_a_name(browser, path, scheme):
     browser.prefer(color_scheme="light")
 
 
-def test_nothing_moves_for_whoever_wants_it_still(browser):
-    browser.prefer(reduced_motion="reduce")
+def test_nothing_moves_by_itself(browser):
     durations = browser.script(
         "return [...new Set([...document.querySelectorAll('*')].map("
         "(e) => getComputedStyle(e).transitionDuration + getComputedStyle(e).animationName))]"
     )
-    browser.prefer(reduced_motion="no-preference")
     assert durations == ["0snone"]
 
 
