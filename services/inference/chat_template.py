@@ -8,6 +8,7 @@ as plain text, by the tokenizer. So are tools and calls.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,7 +59,7 @@ class ChatTemplate:
         names = jinja2.meta.find_undeclared_variables(environment.parse(source))
         self.knows_tools = "tools" in names and OPEN in source
         """Whether it tells the model of tools, and of calls in the form they are read in."""
-        self._control_tokens = control_tokens
+        self._starts = _starts_of(control_tokens)
         self._heads = {token[:cut] for token in control_tokens for cut in range(1, len(token))}
         self._tails = {token[cut:] for token in control_tokens for cut in range(1, len(token))}
         self._longest_part = max(map(len, self._heads), default=0)
@@ -112,13 +113,21 @@ class ChatTemplate:
         return text, marker
 
     def _neutralised(self, content: str, marker: str) -> str:
-        for token in self._control_tokens:
-            content = content.replace(token, token[0] + marker + token[1:])
+        content = self._starts.sub(lambda start: start[0] + marker, content)
         # A part at either end could become a control token together with what stands beside it.
         lengths = range(1, min(self._longest_part, len(content)) + 1)
         if any(content[-n:] in self._heads or content[:n] in self._tails for n in lengths):
             content = marker + content + marker
         return content
+
+
+def _starts_of(tokens: Sequence[str]) -> re.Pattern[str]:
+    """Finds the first character of each of these tokens, also where they overlap."""
+    rests: dict[str, list[str]] = {}
+    for token in tokens:
+        rests.setdefault(token[0], []).append(re.escape(token[1:]))
+    starts = [f"{re.escape(first)}(?={'|'.join(each)})" for first, each in rests.items()]
+    return re.compile("|".join(starts) or r"(?!)")
 
 
 def _spelling(token: object) -> str | None:

@@ -7,7 +7,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 from edgelora.errors import InvalidRequestError, PromptTooLongError
-from edgelora.v1.generation_pb2 import Conversation, GenerationInput, ToolUse
+from edgelora.v1.generation_pb2 import GenerationInput, ToolUse
 from services.chassis.generation_limits import check_conversation, check_prompt
 from services.chassis.tool_limits import may_call
 from services.inference.chat_template import ChatTemplate
@@ -18,12 +18,12 @@ from services.inference.tool_prompt import OfferedTool
 MAX_CHARS_PER_CONTEXT_TOKEN = 16
 """No text averages more characters a token; longer ones are refused without being read."""
 _INLINE_CHARS = 2048
-"""Urgent texts up to this length are encoded on the event loop, in about half a millisecond."""
+"""Urgent texts up to this length are read on the event loop, in about half a millisecond."""
 
 
 class PromptEncoder:
-    """Checks, renders and encodes. A thread encodes long texts, so that they queue; another one
-    those that nobody waits for, so that they hold up neither these nor the event loop."""
+    """Checks, renders and encodes. A thread does so with long texts, so that they queue; another
+    with those that nobody waits for, so that they hold up neither these nor the event loop."""
 
     def __init__(
         self, tokenizer: TextTokenizer, template: ChatTemplate | None, max_sequence_tokens: int
@@ -44,16 +44,26 @@ class PromptEncoder:
         Its tools were checked.
         Raises InvalidRequestError, or PromptTooLongError with both numbers.
         """
-        marker: str | None = None
+        if is_urgent and _num_chars(source) <= _INLINE_CHARS:
+            return self._encode(source)
+        thread = self._urgent_thread if is_urgent else self._patient_thread
+        return await asyncio.get_running_loop().run_in_executor(thread, self._encode, source)
+
+    def close(self) -> None:
+        """Ends the threads."""
+        for thread in (self._urgent_thread, self._patient_thread):
+            thread.shutdown(wait=False, cancel_futures=True)
+
+    def _encode(self, source: GenerationInput) -> list[int]:
         match source.WhichOneof("input"):
             case "prompt":
                 check_prompt(source.prompt)
-                text = source.prompt
-                self._check_length(len(text))
+                self._check_length(_num_chars(source))
+                token_ids = self._tokenizer.encode(source.prompt)
             case "conversation":
                 conversation = source.conversation
                 check_conversation(conversation.messages)
-                self._check_length(_num_chars(conversation))
+                self._check_length(_num_chars(source))
                 if self._template is None:
                     raise InvalidRequestError(
                         "messages: this model has no chat template: send a prompt instead",
@@ -61,28 +71,13 @@ class PromptEncoder:
                     )
                 offered = _offered(conversation.tools)
                 text, marker = self._template.render(conversation.messages, offered)
+                token_ids = self._tokenizer.encode_rendered(text, marker)
             case _:
                 raise InvalidRequestError(
                     "input: a prompt or a conversation is required", field="input"
                 )
-        if is_urgent and len(text) <= _INLINE_CHARS:
-            token_ids = self._encode(text, marker)
-        else:
-            thread = self._urgent_thread if is_urgent else self._patient_thread
-            loop = asyncio.get_running_loop()
-            token_ids = await loop.run_in_executor(thread, self._encode, text, marker)
         self._check_fit(len(token_ids))
         return token_ids
-
-    def close(self) -> None:
-        """Ends the threads."""
-        for thread in (self._urgent_thread, self._patient_thread):
-            thread.shutdown(wait=False, cancel_futures=True)
-
-    def _encode(self, text: str, marker: str | None) -> list[int]:
-        if marker is None:
-            return self._tokenizer.encode(text)
-        return self._tokenizer.encode_rendered(text, marker)
 
     def _check_length(self, num_chars: int) -> None:
         if num_chars > self._max_chars:
@@ -110,11 +105,19 @@ class PromptEncoder:
             )
 
 
-def _num_chars(conversation: Conversation) -> int:
-    return sum(
-        len(message.content) + sum(len(call.arguments_json) for call in message.tool_calls)
-        for message in conversation.messages
-    ) + sum(len(tool.description) + len(tool.parameters_json) for tool in conversation.tools.tools)
+def _num_chars(source: GenerationInput) -> int:
+    """Those a request wrote; what it has not set is empty."""
+    conversation = source.conversation
+    return (
+        len(source.prompt)
+        + sum(
+            len(message.content) + sum(len(call.arguments_json) for call in message.tool_calls)
+            for message in conversation.messages
+        )
+        + sum(
+            len(tool.description) + len(tool.parameters_json) for tool in conversation.tools.tools
+        )
+    )
 
 
 def _offered(tools: ToolUse) -> list[OfferedTool]:

@@ -39,6 +39,8 @@ class GrammarChecker:
         self._limits = (cpu_s, wall_s, memory_bytes)
         self._answer_limit_s = wall_s + _ANSWER_SLACK_S
         self._turn = asyncio.Lock()
+        self._turns: dict[str, asyncio.Lock] = {}
+        """Of each tenant that waits: only its first stands in line, so that tenants alternate."""
         self._waiting: Counter[str] = Counter()
         self._process: Process | None = None
 
@@ -57,12 +59,12 @@ class GrammarChecker:
             )
         self._waiting[tenant_id] += 1
         try:
-            async with self._turn:
+            async with self._turns.setdefault(tenant_id, asyncio.Lock()), self._turn:
                 return await self._ask(grammar.encode())
         finally:
             self._waiting[tenant_id] -= 1
             if not self._waiting[tenant_id]:
-                del self._waiting[tenant_id]
+                del self._waiting[tenant_id], self._turns[tenant_id]
 
     async def close(self) -> None:
         """Ends the process."""

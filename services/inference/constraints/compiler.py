@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from edgelora.v1.generation_pb2 import GenerationInput, GenerationOptions
 from services.chassis.tool_limits import may_call
 from services.inference.constraints.checker import GrammarChecker
 from services.inference.constraints.grammar import Grammar, constraint_grammar, tools_grammar
+from services.inference.constraints.known_verdicts import KnownVerdicts
 from services.inference.constraints.limits import parser_limits
 from services.inference.constraints.matcher import TokenConstraint
 from services.inference.constraints.verdict import REASONS, Verdict
@@ -23,8 +23,6 @@ from services.inference.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
-
-_MAX_REMEMBERED = 1024
 
 
 class ConstraintCompiler:
@@ -48,10 +46,9 @@ class ConstraintCompiler:
         self._thread = ThreadPoolExecutor(
             1, thread_name_prefix="constraints", initializer=lower_thread_priority
         )
-        self._verdicts: OrderedDict[tuple[str, bytes], Verdict] = OrderedDict()
-        """By tenant and hash of the grammar, the newest last: most requests bring one again."""
+        self._verdicts = KnownVerdicts()
         self._checks: dict[tuple[str, bytes], asyncio.Task[Verdict]] = {}
-        """Those under way: requests that bring the same at once share one."""
+        """Those under way, by tenant and hash of the grammar: requests that bring the same at once share one."""
 
     async def compile(
         self, options: GenerationOptions, source: GenerationInput, tenant_id: str
@@ -60,12 +57,13 @@ class ConstraintCompiler:
 
         Raises InvalidRequestError naming the field, QueueFullError and ServiceUnavailableError.
         """
-        grammar = _grammar_of(options, source)
-        if grammar is None:
+        if not options.HasField("constraint") and not may_call(source.conversation.tools):
             return None
+        # Reading many tools again takes longer than the event loop has.
+        loop = asyncio.get_running_loop()
+        grammar = await loop.run_in_executor(self._thread, _grammar_of, options, source)
         await self._check(grammar, tenant_id)
         tokenizer = await self._open()
-        loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._compile, tokenizer, grammar)
 
     async def close(self) -> None:
@@ -75,7 +73,7 @@ class ConstraintCompiler:
 
     async def _check(self, grammar: Grammar, tenant_id: str) -> None:
         key = tenant_id, hashlib.sha256(grammar.text.encode()).digest()
-        verdict = self._verdicts.pop(key, None)
+        verdict = self._verdicts.find(*key)
         if verdict is None:
             if key not in self._checks:
                 check = asyncio.create_task(self._checker.check(grammar.text, tenant_id))
@@ -88,9 +86,7 @@ class ConstraintCompiler:
                 "the machine is too busy to prepare the constraint: try again in a moment",
                 retry_after_s=1.0,
             )
-        self._verdicts[key] = verdict
-        if len(self._verdicts) > _MAX_REMEMBERED:
-            self._verdicts.popitem(last=False)
+        self._verdicts.note(*key, verdict)
         if verdict is not Verdict.FITS:
             raise _refused(grammar, verdict)
 
@@ -122,11 +118,10 @@ class ConstraintCompiler:
         return constraint
 
 
-def _grammar_of(options: GenerationOptions, source: GenerationInput) -> Grammar | None:
-    tools = source.conversation.tools
+def _grammar_of(options: GenerationOptions, source: GenerationInput) -> Grammar:
     if options.HasField("constraint"):
         return constraint_grammar(options.constraint)
-    return tools_grammar(tools) if may_call(tools) else None
+    return tools_grammar(source.conversation.tools)
 
 
 def _refused(grammar: Grammar, verdict: Verdict) -> InvalidRequestError:

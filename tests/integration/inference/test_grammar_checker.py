@@ -176,6 +176,20 @@ async def test_few_may_wait_and_fewer_of_one_tenant(checker):
     assert await checker.check(GOOD, "a") is Verdict.FITS
 
 
+async def test_a_tenant_with_many_is_served_in_turn_with_others(checker):
+    ended = []
+
+    async def check(grammar, tenant_id):
+        await checker.check(grammar, tenant_id)
+        ended.append(tenant_id)
+
+    async with asyncio.TaskGroup() as group:
+        for tenant_id in "aaaaaabbc":
+            group.create_task(check(GOOD, tenant_id))
+    assert "".join(ended) == "abcabaaaa"
+    assert checker._turns == {}
+
+
 async def test_it_ends_with_the_worker(checker):
     await checker.check(GOOD, "tenant")
     (process,) = psutil.Process().children()

@@ -225,6 +225,33 @@ async def test_empty_input_is_refused_P03(encoder, source, field):
     assert caught.value.field == field
 
 
+async def test_a_long_conversation_is_rendered_in_the_thread_too_F29():
+    threads = []
+
+    class Watched(ChatTemplate):
+        def render(self, messages, tools=()):
+            threads.append(threading.current_thread().name)
+            return super().render(messages, tools)
+
+    encoder = PromptEncoder(TOKENIZER, Watched(CHAT_TEMPLATE, CONTROL_TOKENS, {}), 10_000)
+    await encoder.encode(conversation("a" * 100))
+    many = conversation("a")
+    many.conversation.tools.tools.add(name="a", parameters_json='{"title": "%s"}' % ("b" * 3000))
+    await encoder.encode(many)
+    encoder.close()
+    assert threads[0] == "MainThread"
+    assert threads[1].startswith("tokenizer")
+
+
+def test_tokens_that_overlap_are_all_broken_up_T19():
+    tokens = ("<ab>", "b><c", "<a", "<c>", "^]")
+    text, marker = ChatTemplate("{{ messages[0]['content'] }}", tokens, {}).render(
+        [ChatMessage(role="user", content="x<ab><c>^]-<a")]
+    )
+    assert text.replace(marker, "") == "x<ab><c>^]-<a"
+    assert not [token for token in tokens if token in text]
+
+
 async def test_a_model_without_a_template_takes_prompts_only():
     encoder = PromptEncoder(TOKENIZER, None, 32)
     with pytest.raises(InvalidRequestError, match="no chat template"):
