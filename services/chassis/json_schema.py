@@ -124,7 +124,10 @@ def read_schema(text: str, field: str, *, are_formats_notes: bool = False) -> Sc
     document = read_json(text, field)
     if not isinstance(document, dict):
         raise _invalid(field, "must be a JSON object")
-    return _SchemaReader(document, field, are_formats_notes).read(document)
+    reader = _SchemaReader(document, field, are_formats_notes)
+    schema = reader.read(document)
+    reader.check_references()
+    return schema
 
 
 def check_pattern(pattern: str, field: str, *, max_chars: int = MAX_PATTERN_CHARS) -> None:
@@ -148,9 +151,17 @@ class _SchemaReader:
         self._are_formats_notes = are_formats_notes
         self._num_properties = 0
         self._num_enum_values = 0
+        self._read_ids: set[int] = set()
+        self._referred_ids: set[int] = set()
+
+    def check_references(self) -> None:
+        """Checks that references lead to what was read as a schema, and not to a value of one."""
+        if not self._referred_ids <= self._read_ids:
+            raise self._invalid("has a $ref to what is no schema")
 
     def read(self, value: Schema) -> Schema:
         """Returns a schema without its annotations."""
+        self._read_ids.add(id(value))
         kept: Schema = {}
         for keyword, body in value.items():
             read = _KEYWORDS.get(keyword)
@@ -253,6 +264,8 @@ class _SchemaReader:
                 raise self._invalid("has a $ref to what it does not define")
         if not isinstance(target, dict | bool):
             raise self._invalid("has a $ref to what is no schema")
+        if isinstance(target, dict):
+            self._referred_ids.add(id(target))
         return body
 
     def _invalid(self, rule: str) -> InvalidRequestError:

@@ -48,7 +48,7 @@ class ConstraintCompiler:
         )
         self._verdicts = KnownVerdicts()
         self._checks: dict[tuple[str, bytes], asyncio.Task[Verdict]] = {}
-        """Those under way, by tenant and hash of the grammar: requests that bring the same at once share one."""
+        """Those under way, by tenant and hash of the grammar: who brings the same shares one."""
 
     async def compile(
         self, options: GenerationOptions, source: GenerationInput, tenant_id: str

@@ -149,3 +149,16 @@ def test_the_largest_that_is_read():
 def test_digits_of_a_repetition_without_an_end_are_gone_through_once():
     # Tried at each of their lengths, as many took minutes.
     check_pattern("{" + "1" * 200_000, "schema", max_chars=300_000)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"const": {"not": {}}, "anyOf": [{"$ref": "#/const"}]},
+        {"$defs": {"a": {"enum": [{"uniqueItems": True}]}}, "$ref": "#/$defs/a/enum/0"},
+        {"examples": [{"minLength": 10**9}], "items": {"$ref": "#/examples/0"}},
+        {"properties": {"not": {"type": "integer"}}, "items": {"$ref": "#/properties"}},
+    ],
+)
+def test_a_reference_to_what_was_not_read_as_a_schema_is_refused(document):
+    refused(json.dumps(document), "no schema")
