@@ -64,7 +64,7 @@ class NodeConnection:
                 # gRPC's own words, for want of a node to give any.
                 raise ServiceUnavailableError(
                     f"no node answers at {self._address}: start one with `edgelora up`, or check "
-                    "the address, and with TLS the certificates"
+                    "the address, and with TLS the certificates (--ca-file, in Python ca_file)"
                 ) from None
             raise from_rpc_error(error) from None
         except (ValueError, TypeError) as error:

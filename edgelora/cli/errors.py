@@ -13,7 +13,7 @@ def message_of(error: Exception) -> str:
 
     if isinstance(error, UnauthenticatedError):
         return (
-            "the API key is wrong, or its tenant was revoked: `edgelora tenants list` shows the "
-            "tenants, `edgelora tenants add NAME` makes another"
+            "the API key is wrong, ended or revoked: `edgelora tenants keys list NAME` shows the "
+            "tenant's keys, `edgelora tenants keys add NAME` makes another"
         )
     return str(error)

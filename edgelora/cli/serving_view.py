@@ -17,7 +17,7 @@ from edgelora.cli.demo_view import results_document
 from edgelora.cli.places import DEFAULT_HOME
 from edgelora.local_stack.stack import RunningStack
 
-_QUESTION = "Dinner for two?"
+_QUESTION = "Invite Ann to lunch."
 
 
 def show_serving(stack: RunningStack, results: Sequence[StreamResult], console: Console) -> None:

@@ -23,7 +23,7 @@ AUTHORIZATION_KEY = "authorization"
 _BEARER = re.compile(r"(?i:bearer) +(\S+)")
 # One text for every cause: it must not tell which keys or tenants exist.
 _REFUSAL = (
-    "a valid API key is required: send the metadata `authorization: Bearer <API key>` once, or a "
+    "a valid API key is required: send `authorization: Bearer <API key>` once, or a "
     "tenant's client certificate where the node takes them"
 )
 

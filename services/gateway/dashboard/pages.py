@@ -23,7 +23,7 @@ _TYPES: Mapping[str, str] = MappingProxyType(
         ".svg": "image/svg+xml",
     }
 )
-_REFUSED = "The key is not right. `edgelora dashboard --show-key` prints it."
+_REFUSED = "The key is not right."
 _MESSAGE_PLACE = b"<!-- message -->"
 
 

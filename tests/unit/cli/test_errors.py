@@ -105,7 +105,7 @@ def test_a_gateway_that_does_not_answer_is_one_line(fails, monkeypatch):
     said = fails("status", "--address", "127.0.0.1:1")
     assert said == (
         "edgelora: no node answers at 127.0.0.1:1: start one with `edgelora up`, "
-        "or check the address, and with TLS the certificates\n"
+        "or check the address, and with TLS the certificates (--ca-file, in Python ca_file)\n"
     )
     assert "no node answers at unix:" in fails("tenants", "list", "--admin-address", "unix:/none")
 
@@ -134,7 +134,7 @@ def test_a_key_the_node_does_not_know_is_said_for_people(fails, monkeypatch):
         raise UnauthenticatedError("send the metadata")
 
     monkeypatch.setattr("edgelora.cli.node_call.connection", refuse)
-    assert "`edgelora tenants add NAME` makes another" in fails("status")
+    assert "`edgelora tenants keys add NAME` makes another" in fails("status")
 
 
 def test_a_directory_without_an_adapter_is_said_before_a_stack_is_looked_for(fails, tmp_path):

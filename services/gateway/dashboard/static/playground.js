@@ -28,7 +28,7 @@ byId("key-form").addEventListener("submit", async (event) => {
   const adapter = models.find(hasStrength);
   if (adapter) byId("adapter").value = adapter.id;
   byId("request").disabled = false;
-  byId("key-note").textContent = `${models.filter(hasStrength).length} adapters of this tenant.`;
+  byId("key-note").textContent = `Adapters of this tenant: ${models.filter(hasStrength).length}.`;
   showStrengths();
   byId("adapter").focus();
 });
