@@ -162,7 +162,8 @@ def _words(error: OSError | ValueError) -> str:
     """What went wrong, without what a file holds."""
     if isinstance(error, ssl.SSLError):
         return (
-            f"{error.reason}: check that certificate, key and client CA are PEM and belong together"
+            f"{error.reason or 'no PEM'}: check that certificate, key and client CA are PEM and "
+            "belong together"
         )
     return str(error)
 
