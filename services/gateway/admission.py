@@ -64,8 +64,8 @@ class AdmissionControl:
             raise _exceeded(
                 "max_concurrent_requests",
                 most_running,
-                f"{most_running} requests of this tenant are running, the most it may run at "
-                "once: wait for one to end",
+                f"this tenant runs as many requests as it may at once ({most_running}): wait for "
+                "one to end",
                 retry_after_s=_CONCURRENCY_RETRY_S,
             )
         most_tokens = quotas.max_tokens_per_minute
