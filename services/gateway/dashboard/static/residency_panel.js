@@ -55,10 +55,12 @@ export class ResidencyPanel {
     for (const digest of slots.keys()) {
       if (!listed.has(digest)) entries.unshift({ digest, names: [], is_on_flash: null });
     }
-    const tiles = entries.slice(0, MAX_TILES).map((entry) => tile(this.names.of(entry.digest), entry,
-      slots.get(entry.digest), engine));
-    byId("tiles").replaceChildren(...tiles);
-    const numMore = Math.max(0, (library?.num_adapters ?? 0) - tiles.length);
+    const shown = entries.slice(0, MAX_TILES);
+    byId("tiles").replaceChildren(...shown.map((entry) => tile(this.names.of(entry.digest), entry,
+      slots.get(entry.digest), engine)));
+    // A tile is one content; of several tenants with the same each counts.
+    const numShown = shown.reduce((sum, { num_tenants: owners }) => sum + (owners ?? 0), 0);
+    const numMore = Math.max(0, (library?.num_adapters ?? 0) - numShown);
     const inSlots = engine ? `${slots.size} of ${engine.num_adapter_slots} slots in use` : "slots unknown";
     byId("tiles-note").textContent = library
       ? `${count(library.num_adapters)} adapters; ${inSlots}${numMore ? `; ${count(numMore)} less used ones are not shown` : ""}.`
