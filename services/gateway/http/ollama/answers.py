@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from services.gateway.http.ollama.timings import timings
 from services.gateway.http.served import served_document
 
 Path = Literal["chat", "generate"]
+_MOST_DIGITS = 1000
 
 
 class OllamaAnswer:
@@ -80,8 +82,18 @@ def now() -> str:
 
 
 def _tool_call(call: ToolCall) -> dict[str, object]:
-    arguments = json.loads(call.arguments_json)
+    arguments = json.loads(call.arguments_json, parse_float=_finite, parse_int=_readable)
     return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
+
+
+def _finite(number: str) -> float:
+    """A model may write a number beyond a double, which would come out as no JSON."""
+    return max(-sys.float_info.max, min(sys.float_info.max, float(number)))
+
+
+def _readable(number: str) -> float:
+    """Nor does Python read a whole number of any length."""
+    return int(number) if len(number) <= _MOST_DIGITS else _finite(number)
 
 
 def _end(finish_reason: FinishReason) -> dict[str, object]:
