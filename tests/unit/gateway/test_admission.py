@@ -24,7 +24,7 @@ def test_the_cap_on_running_requests_holds_and_is_given_back():
     control = AdmissionControl()
     first = admit(control, 1, 0.0)
     admit(control, 1, 0.0)
-    with pytest.raises(QuotaExceededError, match="2 requests") as refused:
+    with pytest.raises(QuotaExceededError, match=r"at once \(2\)") as refused:
         admit(control, 1, 0.0)
     assert refused.value.retry_after_s == 1.0
     control.settle(first, 1)
