@@ -65,7 +65,9 @@ def _check_in_child(
         # Half of its processor time is many times what an ordinary grammar takes.
         has_computed = used.ru_utime + used.ru_stime >= cpu_s / 2
         is_late = os.WTERMSIG(status) == signal.SIGALRM and not has_computed
-        return Verdict.TIMED_OUT if is_late else Verdict.TOO_COMPLEX
+        # None of its limits ends it so: the machine lacks memory, or somebody did.
+        is_killed = os.WTERMSIG(status) == signal.SIGKILL
+        return Verdict.TIMED_OUT if is_late or is_killed else Verdict.TOO_COMPLEX
     return Verdict(os.WEXITSTATUS(status))
 
 

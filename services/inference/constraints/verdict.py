@@ -15,7 +15,7 @@ class Verdict(IntEnum):
     BAD_PATTERN = 4
     TOO_COMPLEX = 5
     TIMED_OUT = 6
-    """On the clock, with little processor time used: the machine is busy."""
+    """On the clock, with little processor time used, or killed: the machine is busy."""
 
 
 REASONS = {

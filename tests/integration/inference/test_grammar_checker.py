@@ -142,6 +142,18 @@ async def test_one_that_sleeps_longer_than_it_computes_is_told_apart():
     await checker.close()
 
 
+async def test_one_that_is_killed_from_outside_says_nothing_of_its_grammar():
+    checker = GrammarChecker(vocabulary, cpu_s=100.0, wall_s=100.0)
+    await checker.check(GOOD, "tenant")
+    (process,) = psutil.Process().children()
+    checking = asyncio.create_task(checker.check(SLOW, "tenant"))
+    while not (children := process.children()):  # noqa: ASYNC110 - nobody tells of another process
+        await asyncio.sleep(0)
+    children[0].kill()
+    assert await checking is Verdict.TIMED_OUT
+    await checker.close()
+
+
 async def test_a_process_that_is_gone_is_started_again(checker):
     await checker.check(GOOD, "tenant")
     (process,) = psutil.Process().children()
