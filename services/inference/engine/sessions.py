@@ -23,6 +23,8 @@ class SessionLimits:
     """Bounds of what is held; shares are of all KV blocks."""
 
     max_per_tenant: int = 8
+    max_sessions: int = 512
+    """Of all tenants: to choose one that gives way, each tenant is looked at."""
     tenant_share: float = 0.25
     total_share: float = 0.5
     max_age_s: float = 600.0
@@ -106,7 +108,7 @@ class Sessions:
             or len(tenant.num_holds) > self._max_tenant_blocks
         ):
             self._drop(tenant_id, next(iter(tenant.sessions)))
-        while self.num_blocks > self._max_blocks:
+        while self.num_blocks > self._max_blocks or self.num_sessions > self._limits.max_sessions:
             self._drop_one()
 
     def expire(self, now_s: float) -> None:

@@ -182,6 +182,14 @@ def test_a_deleted_adapters_sessions_end():
     assert bench.sessions.num_sessions == 1
 
 
+def test_of_many_tenants_sessions_the_one_unused_for_longest_goes():
+    bench = Bench(max_sessions=3)
+    kept = [bench.answer(f"tenant {number}", "a", 2, float(number)) for number in range(5)]
+    bench.flush()
+    assert [bench.found(keys) for keys in kept] == [0, 0, 2, 2, 2]
+    assert bench.sessions.num_sessions == 3
+
+
 @pytest.mark.parametrize("limits", [{"max_per_tenant": 0}, {"total_share": 0.0}])
 def test_it_can_be_switched_off(limits):
     bench = Bench(**limits)
