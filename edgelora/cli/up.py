@@ -21,7 +21,7 @@ from edgelora.cli.served_model import ensure_model
 from edgelora.cli.serving_view import serving_document, show_serving
 from edgelora.cli.start_view import StartView
 from edgelora.local_stack.layout import StackLayout
-from edgelora.local_stack.ports import choose_port
+from edgelora.local_stack.ports import HOST, choose_port
 from edgelora.local_stack.redis_binary import find_redis_binary
 from edgelora.local_stack.stack import StackOptions, owned_home, running_stack
 from edgelora.local_stack.stop_signals import StopSignals
@@ -51,6 +51,13 @@ class _Wish:
     "--port",
     type=click.IntRange(0, 65535),
     help="Gateway's port; 0 takes any. [default: 50051, or any when it is taken]",
+)
+@click.option(
+    "--host",
+    default=HOST,
+    show_default=True,
+    metavar="ADDRESS",
+    help="Address that tenants reach; 0.0.0.0 for all. Other than this machine's needs TLS.",
 )
 @click.option(
     "--http-port",
@@ -85,6 +92,7 @@ def up(
     demo: bool,
     model: str,
     port: int | None,
+    host: str,
     http_port: int | None,
     dashboard_port: int | None,
     has_metrics: bool,
@@ -113,6 +121,7 @@ def up(
         stack=StackOptions(
             model=model,
             port=port,
+            host=host,
             http_port=http_port,
             dashboard_port=dashboard_port,
             has_metrics=has_metrics,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from edgelora.local_stack.errors import StackError
 
 HOST = "127.0.0.1"
+ANY_HOST = "0.0.0.0"  # noqa: S104 - asked for, and only with TLS
 DEFAULT_PORT = 50051
 DEFAULT_HTTP_PORT = 8080
 DEFAULT_DASHBOARD_PORT = 8081

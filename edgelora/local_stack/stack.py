@@ -15,6 +15,7 @@ from edgelora.local_stack.errors import StackError
 from edgelora.local_stack.home_lock import home_lock
 from edgelora.local_stack.layout import SERVICES, StackLayout
 from edgelora.local_stack.ports import (
+    ANY_HOST,
     DEFAULT_DASHBOARD_PORT,
     DEFAULT_HTTP_PORT,
     HOST,
@@ -44,6 +45,9 @@ class StackOptions:
     """Name of a prepared model of the home."""
     port: int | None = None
     """The gateway's TCP port; 0 any free one, None the default one or any free one."""
+    host: str = HOST
+    """Address that tenants reach the node under; 0.0.0.0 for all of the machine. Beyond this
+    machine the gateway must speak TLS. The dashboard stays on this machine."""
     http_port: int | None = None
     """The same for HTTP."""
     dashboard_port: int | None = None
@@ -104,19 +108,26 @@ async def running_stack(
     However the block ends, every process has ended when it returns. Raises StackError when the
     stack cannot start.
     """
+    is_tls = bool(environ.get(_TLS_FILE))
+    if options.host != HOST and not is_tls:
+        raise StackError(
+            f"--host opens the node to a network, where keys need TLS: set {_TLS_FILE} and "
+            "EDGELORA_GATEWAY_TLS_KEY_FILE, see docs/tenants.md"
+        )
     port = choose_port(options.port)
     http_port = choose_port(options.http_port, DEFAULT_HTTP_PORT, "--http-port")
     dashboard_port = choose_port(options.dashboard_port, DEFAULT_DASHBOARD_PORT, "--dashboard-port")
+    reached = HOST if options.host == ANY_HOST else options.host
     state = StackState(
         launcher_pid=os.getpid(),
         run_dir=str(layout.run_dir),
-        gateway_address=f"{HOST}:{port}",
-        http_address=f"{HOST}:{http_port}",
+        gateway_address=f"{reached}:{port}",
+        http_address=f"{reached}:{http_port}",
         dashboard_address=f"{HOST}:{dashboard_port}",
         admin_address=f"unix:{layout.socket('admin')}",
         model=options.model,
         is_ready=False,
-        is_tls=bool(environ.get(_TLS_FILE)),
+        is_tls=is_tls,
         metrics_addresses=_metrics_addresses(options),
     )
     state.save(layout.state_file)
@@ -143,11 +154,11 @@ def _specs(
         redis_url, password_file = f"unix://{USER}@{socket}", layout.secrets / "redis.password"
         yield _redis_spec(layout.run_dir, socket, ensure_secret(password_file), environ)
     addresses = {name: layout.address(name) for name in SERVICES}
-    addresses["gateway"] = state.gateway_address
+    addresses["gateway"] = _listening(state.gateway_address, options)
     environments = service_environments(
         Wiring(
             addresses=addresses,
-            http_address=state.http_address,
+            http_address=_listening(state.http_address, options),
             dashboard_address=state.dashboard_address,
             admin_address=state.admin_address,
             seal_key_file=seal_key_file,
@@ -179,6 +190,11 @@ def _specs(
 def _metrics_addresses(options: StackOptions) -> dict[str, str]:
     ports = choose_metrics_ports(SERVICES) if options.has_metrics else {}
     return {service: f"{HOST}:{port}" for service, port in ports.items()}
+
+
+def _listening(address: str, options: StackOptions) -> str:
+    """Where to listen for what is reached at an address."""
+    return f"{options.host}:{address.rpartition(':')[2]}"
 
 
 def _remotes_file(layout: StackLayout, environ: Mapping[str, str]) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import urllib.request
 
@@ -27,7 +28,17 @@ def tls(tmp_path_factory):
         "EDGELORA_GATEWAY_MUTUAL_TLS_ADDRESS": address,
         "EDGELORA_GATEWAY_POWER_WATTS": "5",
     }
-    arguments = ("--no-demo", "--port", "0", "--http-port", "0", "--dashboard-port", "0")
+    arguments = (
+        "--no-demo",
+        "--host",
+        "0.0.0.0",
+        "--port",
+        "0",
+        "--http-port",
+        "0",
+        "--dashboard-port",
+        "0",
+    )
     with up_process(directory, *arguments, settings=settings) as up:
         up.start().wait_until_serving()
         yield up, ca, address
@@ -56,6 +67,25 @@ def test_a_tenant_chats_over_tls_and_not_without(tls):
     )
     with urllib.request.urlopen(request, context=context, timeout=30) as response:
         assert response.status == 200
+
+
+def test_only_the_dashboard_stays_on_the_machines_own_address(tls):
+    up, _, _ = tls
+
+    def answers_elsewhere(address):
+        with socket.socket() as other:
+            return other.connect_ex(("127.0.0.2", int(address.rpartition(":")[2]))) == 0
+
+    assert answers_elsewhere(up.state["gateway_address"])
+    assert answers_elsewhere(up.state["http_address"])
+    assert not answers_elsewhere(up.state["dashboard_address"])
+
+
+def test_no_network_without_tls(tmp_path):
+    with up_process(tmp_path, "--no-demo", "--host", "0.0.0.0") as up:
+        up.start()
+        assert up.process.wait() == 1
+    assert "EDGELORA_GATEWAY_TLS_CERT_FILE" in up.errors
 
 
 def test_a_certificate_stands_for_the_key(tls):
