@@ -45,7 +45,7 @@ def base_image():
 
 
 STANDIN = "localhost/edgelora-test-python"
-MAX_BYTES = 300 * 10**6
+MAX_BYTES = 320 * 10**6
 OFFICIAL_BASE_BYTES = 130 * 10**6
 """Of python:3.11-slim-bookworm, unpacked: what counts in place of the larger stand-in."""
 SERVE = """
