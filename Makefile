@@ -146,7 +146,7 @@ bench-peers: $(VENV)/.ready-dev
 
 # BENCHES='engine serve' measures only some. engine-360m is `edgelora bench engine --shape 360m`,
 # scenario-car `edgelora bench scenario car`.
-BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token doors end-to-end serve scale tiers loads adapters codec warmup priority stress scenario-car scenario-shop
+BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token doors constraints sessions end-to-end serve scale tiers loads adapters codec warmup priority stress scenario-car scenario-shop
 
 bench-results: $(VENV)/.ready-dev
 	@mkdir -p bench/results

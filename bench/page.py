@@ -28,6 +28,8 @@ _SECTIONS = {
     "worker": "A worker: start, memory, idle",
     "first-token": "First token",
     "doors": "gRPC beside HTTP",
+    "constraints": "Structured output",
+    "sessions": "Conversations kept warm",
     "end-to-end": "End to end",
     "serve": "Open-loop load",
     "scale": "Many adapters",
