@@ -80,7 +80,7 @@ def test_from_a_new_tenant_to_an_answer_and_back(up, adapter):
     assert up.run("adapters", "list", *who).startswith("there are no adapters")
 
     up.run("tenants", "revoke", "garage")
-    assert "edgelora tenants add NAME" in up.run(*ask, status=1)
+    assert "edgelora tenants keys list NAME" in up.run(*ask, status=1)
     revoked = {tenant["tenant_id"]: tenant for tenant in up.run_json("tenants", "list")}["garage"]
     assert revoked["revoked_at"] is not None
 
