@@ -86,14 +86,16 @@ class ConstraintCompiler:
                 "the machine is too busy to prepare the constraint: try again in a moment",
                 retry_after_s=1.0,
             )
-        self._verdicts.note(*key, verdict)
         if verdict is not Verdict.FITS:
             raise _refused(grammar, verdict)
 
     def _end_check(self, key: tuple[str, bytes], check: asyncio.Task[Verdict]) -> None:
         del self._checks[key]
-        if not check.cancelled():
-            check.exception()  # those who waited may have left: then nobody else looks at it
+        # Those who waited may have left: then nobody else looks at it.
+        if check.cancelled() or check.exception() is not None:
+            return
+        if (verdict := check.result()) is not Verdict.TIMED_OUT:
+            self._verdicts.note(*key, verdict)
 
     async def _open(self) -> LLTokenizer:
         if self._opened is None:

@@ -105,17 +105,18 @@ def test_a_real_prometheus_reads_all_and_answers(prometheus):
     versions = prometheus.query("edgelora_build_info")
     assert {labels["service"] for labels, _ in versions} == SERVICES
     assert all(labels["process"] == labels["service"] for labels, _ in versions)
-    ((_, finished),) = prometheus.wait_for('sum(edgelora_generations_total{end="ok"}) > 0')
-    assert finished == 1
-    ((_, tokens),) = prometheus.query('edgelora_tokens_total{kind="output"}')
-    ((_, sampled),) = prometheus.query('edgelora_adapter_output_tokens_total{adapter="base"}')
-    ((_, vllm),) = prometheus.query("vllm:request_success_total > 0")
-    # The worker's own first token, before it was ready, is nobody's.
-    assert 1 <= tokens == sampled - 1
-    assert vllm == 1
-    ((_, spent),) = prometheus.query("edgelora_engine_step_seconds_sum")
-    ((_, shared),) = prometheus.query("sum(edgelora_adapter_step_seconds_total)")
-    assert shared == pytest.approx(spent, rel=0.02)
+    # Every service is read at a time of its own: what one shows may be news to the others.
+    for true in (
+        'sum(edgelora_generations_total{end="ok"}) == 1',
+        'edgelora_tokens_total{kind="output"} >= 1',
+        # The worker's own first token, before it was ready, is nobody's.
+        'sum(edgelora_adapter_output_tokens_total{adapter="base"})'
+        ' - sum(edgelora_tokens_total{kind="output"}) == 1',
+        "sum(vllm:request_success_total) == 1",
+        "abs(sum(edgelora_adapter_step_seconds_total) / sum(edgelora_engine_step_seconds_sum) - 1)"
+        " < 0.02",
+    ):
+        prometheus.wait_for(true)
     ((_, refused),) = prometheus.query("edgelora_authentication_failures_total")
     assert refused >= 1
     ((_, wrong),) = prometheus.query('edgelora_generations_total{end="adapter_not_found"}')

@@ -156,7 +156,7 @@ async def test_a_wall_clock_that_is_set_changes_no_length(traced, monkeypatch):
     assert 0 <= sent.end_ns - sent.begin_ns < 60_000_000_000
 
 
-def test_a_collector_that_is_away_keeps_nobody_from_stopping():
+async def test_a_collector_that_is_away_keeps_nobody_from_stopping():
     tracing.set_tracer(OtlpTracer("gateway", f"http://127.0.0.1:{free_port()}"))
     for _ in range(100):
         begin().end()
