@@ -1,5 +1,6 @@
 import datetime
 
+from edgelora.v1 import encoding_pb2 as _encoding_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -37,7 +38,7 @@ ADAPTER_STATE_RESIDENT: AdapterState
 ADAPTER_STATE_FAILED: AdapterState
 
 class Adapter(_message.Message):
-    __slots__ = ("digest", "aliases", "base_digest", "rank", "alpha", "target_modules", "num_parameters", "size_bytes", "registered_at", "state", "description", "certificate", "certificate_digest", "lineage", "flash_bytes", "is_on_flash", "is_pinned", "usage", "version_of_digest", "example_prompts", "is_granted")
+    __slots__ = ("digest", "aliases", "base_digest", "rank", "alpha", "target_modules", "num_parameters", "size_bytes", "registered_at", "state", "description", "certificate", "certificate_digest", "lineage", "flash_bytes", "is_on_flash", "is_pinned", "usage", "version_of_digest", "example_prompts", "is_granted", "task", "head")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     ALIASES_FIELD_NUMBER: _ClassVar[int]
     BASE_DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +60,8 @@ class Adapter(_message.Message):
     VERSION_OF_DIGEST_FIELD_NUMBER: _ClassVar[int]
     EXAMPLE_PROMPTS_FIELD_NUMBER: _ClassVar[int]
     IS_GRANTED_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
     digest: str
     aliases: _containers.RepeatedScalarFieldContainer[str]
     base_digest: str
@@ -80,7 +83,9 @@ class Adapter(_message.Message):
     version_of_digest: str
     example_prompts: _containers.RepeatedScalarFieldContainer[str]
     is_granted: bool
-    def __init__(self, digest: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., base_digest: _Optional[str] = ..., rank: _Optional[int] = ..., alpha: _Optional[float] = ..., target_modules: _Optional[_Iterable[str]] = ..., num_parameters: _Optional[int] = ..., size_bytes: _Optional[int] = ..., registered_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[AdapterState, str]] = ..., description: _Optional[str] = ..., certificate: _Optional[_Union[AdapterCertificate, _Mapping]] = ..., certificate_digest: _Optional[str] = ..., lineage: _Optional[_Union[AdapterLineage, _Mapping]] = ..., flash_bytes: _Optional[int] = ..., is_on_flash: _Optional[bool] = ..., is_pinned: _Optional[bool] = ..., usage: _Optional[_Union[AdapterUsage, _Mapping]] = ..., version_of_digest: _Optional[str] = ..., example_prompts: _Optional[_Iterable[str]] = ..., is_granted: _Optional[bool] = ...) -> None: ...
+    task: _encoding_pb2.Task
+    head: _encoding_pb2.ClassifierHead
+    def __init__(self, digest: _Optional[str] = ..., aliases: _Optional[_Iterable[str]] = ..., base_digest: _Optional[str] = ..., rank: _Optional[int] = ..., alpha: _Optional[float] = ..., target_modules: _Optional[_Iterable[str]] = ..., num_parameters: _Optional[int] = ..., size_bytes: _Optional[int] = ..., registered_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., state: _Optional[_Union[AdapterState, str]] = ..., description: _Optional[str] = ..., certificate: _Optional[_Union[AdapterCertificate, _Mapping]] = ..., certificate_digest: _Optional[str] = ..., lineage: _Optional[_Union[AdapterLineage, _Mapping]] = ..., flash_bytes: _Optional[int] = ..., is_on_flash: _Optional[bool] = ..., is_pinned: _Optional[bool] = ..., usage: _Optional[_Union[AdapterUsage, _Mapping]] = ..., version_of_digest: _Optional[str] = ..., example_prompts: _Optional[_Iterable[str]] = ..., is_granted: _Optional[bool] = ..., task: _Optional[_Union[_encoding_pb2.Task, str]] = ..., head: _Optional[_Union[_encoding_pb2.ClassifierHead, _Mapping]] = ...) -> None: ...
 
 class AdapterCertificate(_message.Message):
     __slots__ = ("document", "form", "bits_per_parameter", "mean_kl", "max_kl", "top1_agreement", "task_metric_before", "task_metric_after", "canary")

@@ -1,4 +1,5 @@
 from edgelora.v1 import adapter_pb2 as _adapter_pb2
+from edgelora.v1 import encoding_pb2 as _encoding_pb2
 from edgelora.v1 import ticket_pb2 as _ticket_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -17,12 +18,14 @@ class AdapterFile(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ADAPTER_FILE_PROBE: _ClassVar[AdapterFile]
     ADAPTER_FILE_ENCODED: _ClassVar[AdapterFile]
     ADAPTER_FILE_CARD: _ClassVar[AdapterFile]
+    ADAPTER_FILE_HEAD: _ClassVar[AdapterFile]
 ADAPTER_FILE_UNSPECIFIED: AdapterFile
 ADAPTER_FILE_CONFIG: AdapterFile
 ADAPTER_FILE_WEIGHTS: AdapterFile
 ADAPTER_FILE_PROBE: AdapterFile
 ADAPTER_FILE_ENCODED: AdapterFile
 ADAPTER_FILE_CARD: AdapterFile
+ADAPTER_FILE_HEAD: AdapterFile
 
 class AdapterStoreServiceRegisterAdapterRequest(_message.Message):
     __slots__ = ("header", "chunk")
@@ -33,7 +36,7 @@ class AdapterStoreServiceRegisterAdapterRequest(_message.Message):
     def __init__(self, header: _Optional[_Union[StoreUploadHeader, _Mapping]] = ..., chunk: _Optional[_Union[StoreUploadChunk, _Mapping]] = ...) -> None: ...
 
 class StoreUploadHeader(_message.Message):
-    __slots__ = ("claim", "alias", "description", "replace_alias", "config_size_bytes", "weights_size_bytes", "probe_size_bytes", "expected_generation", "card_size_bytes", "version_of_digest")
+    __slots__ = ("claim", "alias", "description", "replace_alias", "config_size_bytes", "weights_size_bytes", "probe_size_bytes", "expected_generation", "card_size_bytes", "version_of_digest", "head_size_bytes")
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     ALIAS_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +47,7 @@ class StoreUploadHeader(_message.Message):
     EXPECTED_GENERATION_FIELD_NUMBER: _ClassVar[int]
     CARD_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     VERSION_OF_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    HEAD_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     claim: _ticket_pb2.Sealed
     alias: str
     description: str
@@ -54,7 +58,8 @@ class StoreUploadHeader(_message.Message):
     expected_generation: int
     card_size_bytes: int
     version_of_digest: str
-    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., alias: _Optional[str] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., config_size_bytes: _Optional[int] = ..., weights_size_bytes: _Optional[int] = ..., probe_size_bytes: _Optional[int] = ..., expected_generation: _Optional[int] = ..., card_size_bytes: _Optional[int] = ..., version_of_digest: _Optional[str] = ...) -> None: ...
+    head_size_bytes: int
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., alias: _Optional[str] = ..., description: _Optional[str] = ..., replace_alias: _Optional[bool] = ..., config_size_bytes: _Optional[int] = ..., weights_size_bytes: _Optional[int] = ..., probe_size_bytes: _Optional[int] = ..., expected_generation: _Optional[int] = ..., card_size_bytes: _Optional[int] = ..., version_of_digest: _Optional[str] = ..., head_size_bytes: _Optional[int] = ...) -> None: ...
 
 class StoreUploadChunk(_message.Message):
     __slots__ = ("file", "data")
@@ -99,16 +104,18 @@ class AdapterStoreServiceInstallAdapterResponse(_message.Message):
     def __init__(self, progress: _Optional[_Union[_adapter_pb2.TransferProgress, _Mapping]] = ..., registered: _Optional[_Union[AdapterStoreServiceRegisterAdapterResponse, _Mapping]] = ...) -> None: ...
 
 class ResolveAdaptersRequest(_message.Message):
-    __slots__ = ("claim", "adapters", "user", "max_rank")
+    __slots__ = ("claim", "adapters", "user", "max_rank", "task")
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     MAX_RANK_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     claim: _ticket_pb2.Sealed
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
     user: str
     max_rank: int
-    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., user: _Optional[str] = ..., max_rank: _Optional[int] = ...) -> None: ...
+    task: _encoding_pb2.Task
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., user: _Optional[str] = ..., max_rank: _Optional[int] = ..., task: _Optional[_Union[_encoding_pb2.Task, str]] = ...) -> None: ...
 
 class ResolveAdaptersResponse(_message.Message):
     __slots__ = ("adapters", "residencies")

@@ -24,6 +24,7 @@ _sym_db = _symbol_database.Default()
 
 from edgelora.v1 import adapter_pb2 as edgelora_dot_v1_dot_adapter__pb2
 from edgelora.v1 import degradation_pb2 as edgelora_dot_v1_dot_degradation__pb2
+from edgelora.v1 import encoding_pb2 as edgelora_dot_v1_dot_encoding__pb2
 from edgelora.v1 import generation_pb2 as edgelora_dot_v1_dot_generation__pb2
 from edgelora.v1 import monitor_service_pb2 as edgelora_dot_v1_dot_monitor__service__pb2
 from edgelora.v1 import routing_pb2 as edgelora_dot_v1_dot_routing__pb2
@@ -31,7 +32,7 @@ from edgelora.v1 import scheduler_service_pb2 as edgelora_dot_v1_dot_scheduler__
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!edgelora/v1/gateway_service.proto\x12\x0b\x65\x64gelora.v1\x1a\x19\x65\x64gelora/v1/adapter.proto\x1a\x1d\x65\x64gelora/v1/degradation.proto\x1a\x1c\x65\x64gelora/v1/generation.proto\x1a!edgelora/v1/monitor_service.proto\x1a\x19\x65\x64gelora/v1/routing.proto\x1a#edgelora/v1/scheduler_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\x89\x02\n\x0fGenerateRequest\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12/\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12/\n\x07options\x18\x03 \x01(\x0b\x32\x1e.edgelora.v1.GenerationOptions\x12,\n\x08priority\x18\x04 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x0c\n\x04user\x18\x05 \x01(\t\x12\x37\n\x0b\x64\x65gradation\x18\x06 \x01(\x0b\x32\".edgelora.v1.DegradationPreference\x12\x0f\n\x07session\x18\x07 \x01(\t\"?\n\x10GenerateResponse\x12+\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1c.edgelora.v1.GenerationEvent\"\xc6\x02\n\x0b\x43hatRequest\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.edgelora.v1.ChatMessage\x12/\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12/\n\x07options\x18\x03 \x01(\x0b\x32\x1e.edgelora.v1.GenerationOptions\x12,\n\x08priority\x18\x04 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x0c\n\x04user\x18\x05 \x01(\t\x12\x37\n\x0b\x64\x65gradation\x18\x06 \x01(\x0b\x32\".edgelora.v1.DegradationPreference\x12\x0f\n\x07session\x18\x07 \x01(\t\x12#\n\x05tools\x18\x08 \x01(\x0b\x32\x14.edgelora.v1.ToolUse\";\n\x0c\x43hatResponse\x12+\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1c.edgelora.v1.GenerationEvent\"\xde\x01\n\x0fGenerationEvent\x12)\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x15.edgelora.v1.AcceptedH\x00\x12#\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x12.edgelora.v1.DeltaH\x00\x12#\n\x05usage\x18\x03 \x01(\x0b\x32\x12.edgelora.v1.UsageH\x00\x12!\n\x04\x64one\x18\x04 \x01(\x0b\x32\x11.edgelora.v1.DoneH\x00\x12*\n\ttool_call\x18\x05 \x01(\x0b\x32\x15.edgelora.v1.ToolCallH\x00\x42\x07\n\x05\x65vent\"K\n\x12SetStrengthRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x61pter\x18\x02 \x01(\t\x12\x10\n\x08strength\x18\x03 \x01(\x01\"E\n\x13SetStrengthResponse\x12.\n\x08\x61\x64\x61pters\x18\x01 \x03(\x0b\x32\x1c.edgelora.v1.AdapterStrength\"\'\n\x14\x46orgetSessionRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\".\n\x15\x46orgetSessionResponse\x12\x15\n\rnum_forgotten\x18\x01 \x01(\r\"\xbd\x01\n\x08\x41\x63\x63\x65pted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x16\n\x0equeue_position\x18\x02 \x01(\r\x12.\n\x08\x61\x64\x61pters\x18\x03 \x03(\x0b\x32\x1c.edgelora.v1.ResolvedAdapter\x12.\n\x0c\x64\x65gradations\x18\x04 \x03(\x0b\x32\x18.edgelora.v1.Degradation\x12%\n\x07routing\x18\x05 \x01(\x0b\x32\x14.edgelora.v1.Routing\"b\n\x04\x44one\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.edgelora.v1.FinishReason\x12\x18\n\x0bstop_string\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_stop_string\"<\n\x13ListAdaptersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x83\x01\n\x14ListAdaptersResponse\x12&\n\x08\x61\x64\x61pters\x18\x01 \x03(\x0b\x32\x14.edgelora.v1.Adapter\x12*\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x19.edgelora.v1.AdapterAlias\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"$\n\x11GetAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\"g\n\x12GetAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\x12*\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x19.edgelora.v1.AdapterAlias\"\x9d\x01\n\x15InstallAdapterRequest\x12\x0f\n\x07package\x18\x01 \x01(\t\x12\r\n\x05\x61lias\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x15\n\rreplace_alias\x18\x04 \x01(\x08\x12 \n\x13\x65xpected_generation\x18\x05 \x01(\x04H\x00\x88\x01\x01\x42\x16\n\x14_expected_generation\"\x90\x01\n\x16InstallAdapterResponse\x12\x31\n\x08progress\x18\x01 \x01(\x0b\x32\x1d.edgelora.v1.TransferProgressH\x00\x12:\n\nregistered\x18\x02 \x01(\x0b\x32$.edgelora.v1.RegisterAdapterResponseH\x00\x42\x07\n\x05\x65vent\"7\n\x11PinAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\x12\x11\n\tis_pinned\x18\x02 \x01(\x08\";\n\x12PinAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\"J\n\x10SetWarmUpRequest\x12\x17\n\nis_enabled\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x0e\n\x06\x66orget\x18\x02 \x01(\x08\x42\r\n\x0b_is_enabled\"<\n\x11SetWarmUpResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.edgelora.v1.WarmUpState\"\x12\n\x10GetStatusRequest\"\xb6\x03\n\x11GetStatusResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x02 \x01(\t\x12\x1a\n\x12max_context_tokens\x18\x03 \x01(\r\x12,\n\x08services\x18\x04 \x03(\x0b\x32\x1a.edgelora.v1.ServiceStatus\x12+\n\x06\x64\x65vice\x18\x05 \x01(\x0b\x32\x1b.edgelora.v1.DeviceSnapshot\x12(\n\x06queues\x18\x06 \x03(\x0b\x32\x18.edgelora.v1.QueueStatus\x12\'\n\x05usage\x18\x07 \x01(\x0b\x32\x18.edgelora.v1.TenantUsage\x12\x0f\n\x07\x62\x61\x63kend\x18\x08 \x01(\t\x12\x16\n\x0ekv_cache_dtype\x18\t \x01(\t\x12*\n\x05tiers\x18\n \x01(\x0b\x32\x1b.edgelora.v1.TierStatistics\x12.\n\x0crestrictions\x18\x0b \x03(\x0b\x32\x18.edgelora.v1.Restriction\x12-\n\x08pressure\x18\x0c \x01(\x0b\x32\x1b.edgelora.v1.DevicePressure\"/\n\rServiceStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08is_ready\x18\x02 \x01(\x08\"\xf1\x02\n\x0bTenantUsage\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x14\n\x0cnum_requests\x18\x02 \x01(\x04\x12\x19\n\x11num_prompt_tokens\x18\x03 \x01(\x04\x12\x19\n\x11num_output_tokens\x18\x04 \x01(\x04\x12\x13\n\x0bnum_running\x18\x05 \x01(\r\x12\x1f\n\x17max_concurrent_requests\x18\x06 \x01(\r\x12\x1d\n\x15max_tokens_per_minute\x18\x07 \x01(\r\x12.\n\x0b\x65ngine_time\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\renergy_joules\x18\t \x01(\x01H\x00\x88\x01\x01\x12\x1f\n\x17max_requests_per_minute\x18\n \x01(\r\x12\x14\n\x0cmax_adapters\x18\x0b \x01(\r\x12\x19\n\x11max_adapter_bytes\x18\x0c \x01(\x04\x42\x10\n\x0e_energy_joules\"\x86\x01\n\x16RegisterAdapterRequest\x12\x32\n\x06header\x18\x01 \x01(\x0b\x32 .edgelora.v1.AdapterUploadHeaderH\x00\x12\x30\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1f.edgelora.v1.AdapterUploadChunkH\x00\x42\x06\n\x04part\"\xd4\x01\n\x13\x41\x64\x61pterUploadHeader\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12-\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x1e.edgelora.v1.AdapterUploadFile\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x15\n\rreplace_alias\x18\x04 \x01(\x08\x12 \n\x13\x65xpected_generation\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x19\n\x11version_of_digest\x18\x06 \x01(\tB\x16\n\x14_expected_generation\"5\n\x11\x41\x64\x61pterUploadFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"5\n\x12\x41\x64\x61pterUploadChunk\x12\x11\n\tfile_name\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"z\n\x17RegisterAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\x12(\n\x05\x61lias\x18\x02 \x01(\x0b\x32\x19.edgelora.v1.AdapterAlias\x12\x0e\n\x06is_new\x18\x03 \x01(\x08\"p\n\x16SetAdapterAliasRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12 \n\x13\x65xpected_generation\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x16\n\x14_expected_generation\"C\n\x17SetAdapterAliasResponse\x12(\n\x05\x61lias\x18\x01 \x01(\x0b\x32\x19.edgelora.v1.AdapterAlias\"\'\n\x14\x44\x65leteAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\"H\n\x15\x44\x65leteAdapterResponse\x12\x17\n\x0fremoved_aliases\x18\x01 \x03(\t\x12\x16\n\x0eremoved_digest\x18\x02 \x01(\t2\xea\x08\n\x0eGatewayService\x12I\n\x08Generate\x12\x1c.edgelora.v1.GenerateRequest\x1a\x1d.edgelora.v1.GenerateResponse0\x01\x12=\n\x04\x43hat\x12\x18.edgelora.v1.ChatRequest\x1a\x19.edgelora.v1.ChatResponse0\x01\x12U\n\x0bSetStrength\x12\x1f.edgelora.v1.SetStrengthRequest\x1a .edgelora.v1.SetStrengthResponse\"\x03\x90\x02\x02\x12[\n\rForgetSession\x12!.edgelora.v1.ForgetSessionRequest\x1a\".edgelora.v1.ForgetSessionResponse\"\x03\x90\x02\x02\x12X\n\x0cListAdapters\x12 .edgelora.v1.ListAdaptersRequest\x1a!.edgelora.v1.ListAdaptersResponse\"\x03\x90\x02\x01\x12O\n\tGetStatus\x12\x1d.edgelora.v1.GetStatusRequest\x1a\x1e.edgelora.v1.GetStatusResponse\"\x03\x90\x02\x01\x12^\n\x0fRegisterAdapter\x12#.edgelora.v1.RegisterAdapterRequest\x1a$.edgelora.v1.RegisterAdapterResponse(\x01\x12[\n\x0eInstallAdapter\x12\".edgelora.v1.InstallAdapterRequest\x1a#.edgelora.v1.InstallAdapterResponse0\x01\x12R\n\nGetAdapter\x12\x1e.edgelora.v1.GetAdapterRequest\x1a\x1f.edgelora.v1.GetAdapterResponse\"\x03\x90\x02\x01\x12R\n\nPinAdapter\x12\x1e.edgelora.v1.PinAdapterRequest\x1a\x1f.edgelora.v1.PinAdapterResponse\"\x03\x90\x02\x02\x12O\n\tSetWarmUp\x12\x1d.edgelora.v1.SetWarmUpRequest\x1a\x1e.edgelora.v1.SetWarmUpResponse\"\x03\x90\x02\x02\x12\\\n\x0fSetAdapterAlias\x12#.edgelora.v1.SetAdapterAliasRequest\x1a$.edgelora.v1.SetAdapterAliasResponse\x12[\n\rDeleteAdapter\x12!.edgelora.v1.DeleteAdapterRequest\x1a\".edgelora.v1.DeleteAdapterResponse\"\x03\x90\x02\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!edgelora/v1/gateway_service.proto\x12\x0b\x65\x64gelora.v1\x1a\x19\x65\x64gelora/v1/adapter.proto\x1a\x1d\x65\x64gelora/v1/degradation.proto\x1a\x1a\x65\x64gelora/v1/encoding.proto\x1a\x1c\x65\x64gelora/v1/generation.proto\x1a!edgelora/v1/monitor_service.proto\x1a\x19\x65\x64gelora/v1/routing.proto\x1a#edgelora/v1/scheduler_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\x89\x02\n\x0fGenerateRequest\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12/\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12/\n\x07options\x18\x03 \x01(\x0b\x32\x1e.edgelora.v1.GenerationOptions\x12,\n\x08priority\x18\x04 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x0c\n\x04user\x18\x05 \x01(\t\x12\x37\n\x0b\x64\x65gradation\x18\x06 \x01(\x0b\x32\".edgelora.v1.DegradationPreference\x12\x0f\n\x07session\x18\x07 \x01(\t\"?\n\x10GenerateResponse\x12+\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1c.edgelora.v1.GenerationEvent\"\xc6\x02\n\x0b\x43hatRequest\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.edgelora.v1.ChatMessage\x12/\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12/\n\x07options\x18\x03 \x01(\x0b\x32\x1e.edgelora.v1.GenerationOptions\x12,\n\x08priority\x18\x04 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x0c\n\x04user\x18\x05 \x01(\t\x12\x37\n\x0b\x64\x65gradation\x18\x06 \x01(\x0b\x32\".edgelora.v1.DegradationPreference\x12\x0f\n\x07session\x18\x07 \x01(\t\x12#\n\x05tools\x18\x08 \x01(\x0b\x32\x14.edgelora.v1.ToolUse\";\n\x0c\x43hatResponse\x12+\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1c.edgelora.v1.GenerationEvent\"\xa0\x01\n\x0f\x43lassifyRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12.\n\x07\x61\x64\x61pter\x18\x02 \x01(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12\x12\n\ntop_labels\x18\x03 \x01(\r\x12,\n\x08priority\x18\x04 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x0c\n\x04user\x18\x05 \x01(\t\"\xb6\x01\n\x10\x43lassifyResponse\x12\x34\n\x0f\x63lassifications\x18\x01 \x03(\x0b\x32\x1b.edgelora.v1.Classification\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12-\n\x07\x61\x64\x61pter\x18\x03 \x01(\x0b\x32\x1c.edgelora.v1.ResolvedAdapter\x12)\n\x05usage\x18\x04 \x01(\x0b\x32\x1a.edgelora.v1.EncodingUsage\"\x89\x01\n\x0c\x45mbedRequest\x12\r\n\x05texts\x18\x01 \x03(\t\x12.\n\x07\x61\x64\x61pter\x18\x02 \x01(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12,\n\x08priority\x18\x03 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x0c\n\x04user\x18\x04 \x01(\t\"\xb8\x01\n\rEmbedResponse\x12*\n\nembeddings\x18\x01 \x03(\x0b\x32\x16.edgelora.v1.Embedding\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12-\n\x07\x61\x64\x61pter\x18\x03 \x01(\x0b\x32\x1c.edgelora.v1.ResolvedAdapter\x12)\n\x05usage\x18\x04 \x01(\x0b\x32\x1a.edgelora.v1.EncodingUsage\x12\r\n\x05model\x18\x05 \x01(\t\"\xde\x01\n\x0fGenerationEvent\x12)\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x15.edgelora.v1.AcceptedH\x00\x12#\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x12.edgelora.v1.DeltaH\x00\x12#\n\x05usage\x18\x03 \x01(\x0b\x32\x12.edgelora.v1.UsageH\x00\x12!\n\x04\x64one\x18\x04 \x01(\x0b\x32\x11.edgelora.v1.DoneH\x00\x12*\n\ttool_call\x18\x05 \x01(\x0b\x32\x15.edgelora.v1.ToolCallH\x00\x42\x07\n\x05\x65vent\"K\n\x12SetStrengthRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x61pter\x18\x02 \x01(\t\x12\x10\n\x08strength\x18\x03 \x01(\x01\"E\n\x13SetStrengthResponse\x12.\n\x08\x61\x64\x61pters\x18\x01 \x03(\x0b\x32\x1c.edgelora.v1.AdapterStrength\"\'\n\x14\x46orgetSessionRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\".\n\x15\x46orgetSessionResponse\x12\x15\n\rnum_forgotten\x18\x01 \x01(\r\"\xbd\x01\n\x08\x41\x63\x63\x65pted\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x16\n\x0equeue_position\x18\x02 \x01(\r\x12.\n\x08\x61\x64\x61pters\x18\x03 \x03(\x0b\x32\x1c.edgelora.v1.ResolvedAdapter\x12.\n\x0c\x64\x65gradations\x18\x04 \x03(\x0b\x32\x18.edgelora.v1.Degradation\x12%\n\x07routing\x18\x05 \x01(\x0b\x32\x14.edgelora.v1.Routing\"b\n\x04\x44one\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.edgelora.v1.FinishReason\x12\x18\n\x0bstop_string\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_stop_string\"<\n\x13ListAdaptersRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x83\x01\n\x14ListAdaptersResponse\x12&\n\x08\x61\x64\x61pters\x18\x01 \x03(\x0b\x32\x14.edgelora.v1.Adapter\x12*\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x19.edgelora.v1.AdapterAlias\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"$\n\x11GetAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\"g\n\x12GetAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\x12*\n\x07\x61liases\x18\x02 \x03(\x0b\x32\x19.edgelora.v1.AdapterAlias\"\x9d\x01\n\x15InstallAdapterRequest\x12\x0f\n\x07package\x18\x01 \x01(\t\x12\r\n\x05\x61lias\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x15\n\rreplace_alias\x18\x04 \x01(\x08\x12 \n\x13\x65xpected_generation\x18\x05 \x01(\x04H\x00\x88\x01\x01\x42\x16\n\x14_expected_generation\"\x90\x01\n\x16InstallAdapterResponse\x12\x31\n\x08progress\x18\x01 \x01(\x0b\x32\x1d.edgelora.v1.TransferProgressH\x00\x12:\n\nregistered\x18\x02 \x01(\x0b\x32$.edgelora.v1.RegisterAdapterResponseH\x00\x42\x07\n\x05\x65vent\"7\n\x11PinAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\x12\x11\n\tis_pinned\x18\x02 \x01(\x08\";\n\x12PinAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\"J\n\x10SetWarmUpRequest\x12\x17\n\nis_enabled\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x0e\n\x06\x66orget\x18\x02 \x01(\x08\x42\r\n\x0b_is_enabled\"<\n\x11SetWarmUpResponse\x12\'\n\x05state\x18\x01 \x01(\x0b\x32\x18.edgelora.v1.WarmUpState\"\x12\n\x10GetStatusRequest\"\xdf\x03\n\x11GetStatusResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x14\n\x0cmodel_digest\x18\x02 \x01(\t\x12\x1a\n\x12max_context_tokens\x18\x03 \x01(\r\x12,\n\x08services\x18\x04 \x03(\x0b\x32\x1a.edgelora.v1.ServiceStatus\x12+\n\x06\x64\x65vice\x18\x05 \x01(\x0b\x32\x1b.edgelora.v1.DeviceSnapshot\x12(\n\x06queues\x18\x06 \x03(\x0b\x32\x18.edgelora.v1.QueueStatus\x12\'\n\x05usage\x18\x07 \x01(\x0b\x32\x18.edgelora.v1.TenantUsage\x12\x0f\n\x07\x62\x61\x63kend\x18\x08 \x01(\t\x12\x16\n\x0ekv_cache_dtype\x18\t \x01(\t\x12*\n\x05tiers\x18\n \x01(\x0b\x32\x1b.edgelora.v1.TierStatistics\x12.\n\x0crestrictions\x18\x0b \x03(\x0b\x32\x18.edgelora.v1.Restriction\x12-\n\x08pressure\x18\x0c \x01(\x0b\x32\x1b.edgelora.v1.DevicePressure\x12\x0f\n\x07\x65ncoder\x18\r \x01(\t\x12\x16\n\x0e\x65ncoder_digest\x18\x0e \x01(\t\"/\n\rServiceStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08is_ready\x18\x02 \x01(\x08\"\xf1\x02\n\x0bTenantUsage\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x14\n\x0cnum_requests\x18\x02 \x01(\x04\x12\x19\n\x11num_prompt_tokens\x18\x03 \x01(\x04\x12\x19\n\x11num_output_tokens\x18\x04 \x01(\x04\x12\x13\n\x0bnum_running\x18\x05 \x01(\r\x12\x1f\n\x17max_concurrent_requests\x18\x06 \x01(\r\x12\x1d\n\x15max_tokens_per_minute\x18\x07 \x01(\r\x12.\n\x0b\x65ngine_time\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\renergy_joules\x18\t \x01(\x01H\x00\x88\x01\x01\x12\x1f\n\x17max_requests_per_minute\x18\n \x01(\r\x12\x14\n\x0cmax_adapters\x18\x0b \x01(\r\x12\x19\n\x11max_adapter_bytes\x18\x0c \x01(\x04\x42\x10\n\x0e_energy_joules\"\x86\x01\n\x16RegisterAdapterRequest\x12\x32\n\x06header\x18\x01 \x01(\x0b\x32 .edgelora.v1.AdapterUploadHeaderH\x00\x12\x30\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1f.edgelora.v1.AdapterUploadChunkH\x00\x42\x06\n\x04part\"\xd4\x01\n\x13\x41\x64\x61pterUploadHeader\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12-\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x1e.edgelora.v1.AdapterUploadFile\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x15\n\rreplace_alias\x18\x04 \x01(\x08\x12 \n\x13\x65xpected_generation\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x19\n\x11version_of_digest\x18\x06 \x01(\tB\x16\n\x14_expected_generation\"5\n\x11\x41\x64\x61pterUploadFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"5\n\x12\x41\x64\x61pterUploadChunk\x12\x11\n\tfile_name\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"z\n\x17RegisterAdapterResponse\x12%\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x14.edgelora.v1.Adapter\x12(\n\x05\x61lias\x18\x02 \x01(\x0b\x32\x19.edgelora.v1.AdapterAlias\x12\x0e\n\x06is_new\x18\x03 \x01(\x08\"p\n\x16SetAdapterAliasRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12 \n\x13\x65xpected_generation\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x16\n\x14_expected_generation\"C\n\x17SetAdapterAliasResponse\x12(\n\x05\x61lias\x18\x01 \x01(\x0b\x32\x19.edgelora.v1.AdapterAlias\"\'\n\x14\x44\x65leteAdapterRequest\x12\x0f\n\x07\x61\x64\x61pter\x18\x01 \x01(\t\"H\n\x15\x44\x65leteAdapterResponse\x12\x17\n\x0fremoved_aliases\x18\x01 \x03(\t\x12\x16\n\x0eremoved_digest\x18\x02 \x01(\t2\xf3\t\n\x0eGatewayService\x12I\n\x08Generate\x12\x1c.edgelora.v1.GenerateRequest\x1a\x1d.edgelora.v1.GenerateResponse0\x01\x12=\n\x04\x43hat\x12\x18.edgelora.v1.ChatRequest\x1a\x19.edgelora.v1.ChatResponse0\x01\x12G\n\x08\x43lassify\x12\x1c.edgelora.v1.ClassifyRequest\x1a\x1d.edgelora.v1.ClassifyResponse\x12>\n\x05\x45mbed\x12\x19.edgelora.v1.EmbedRequest\x1a\x1a.edgelora.v1.EmbedResponse\x12U\n\x0bSetStrength\x12\x1f.edgelora.v1.SetStrengthRequest\x1a .edgelora.v1.SetStrengthResponse\"\x03\x90\x02\x02\x12[\n\rForgetSession\x12!.edgelora.v1.ForgetSessionRequest\x1a\".edgelora.v1.ForgetSessionResponse\"\x03\x90\x02\x02\x12X\n\x0cListAdapters\x12 .edgelora.v1.ListAdaptersRequest\x1a!.edgelora.v1.ListAdaptersResponse\"\x03\x90\x02\x01\x12O\n\tGetStatus\x12\x1d.edgelora.v1.GetStatusRequest\x1a\x1e.edgelora.v1.GetStatusResponse\"\x03\x90\x02\x01\x12^\n\x0fRegisterAdapter\x12#.edgelora.v1.RegisterAdapterRequest\x1a$.edgelora.v1.RegisterAdapterResponse(\x01\x12[\n\x0eInstallAdapter\x12\".edgelora.v1.InstallAdapterRequest\x1a#.edgelora.v1.InstallAdapterResponse0\x01\x12R\n\nGetAdapter\x12\x1e.edgelora.v1.GetAdapterRequest\x1a\x1f.edgelora.v1.GetAdapterResponse\"\x03\x90\x02\x01\x12R\n\nPinAdapter\x12\x1e.edgelora.v1.PinAdapterRequest\x1a\x1f.edgelora.v1.PinAdapterResponse\"\x03\x90\x02\x02\x12O\n\tSetWarmUp\x12\x1d.edgelora.v1.SetWarmUpRequest\x1a\x1e.edgelora.v1.SetWarmUpResponse\"\x03\x90\x02\x02\x12\\\n\x0fSetAdapterAlias\x12#.edgelora.v1.SetAdapterAliasRequest\x1a$.edgelora.v1.SetAdapterAliasResponse\x12[\n\rDeleteAdapter\x12!.edgelora.v1.DeleteAdapterRequest\x1a\".edgelora.v1.DeleteAdapterResponse\"\x03\x90\x02\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -54,74 +55,82 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GATEWAYSERVICE'].methods_by_name['SetWarmUp']._serialized_options = b'\220\002\002'
   _globals['_GATEWAYSERVICE'].methods_by_name['DeleteAdapter']._loaded_options = None
   _globals['_GATEWAYSERVICE'].methods_by_name['DeleteAdapter']._serialized_options = b'\220\002\002'
-  _globals['_GENERATEREQUEST']._serialized_start=270
-  _globals['_GENERATEREQUEST']._serialized_end=535
-  _globals['_GENERATERESPONSE']._serialized_start=537
-  _globals['_GENERATERESPONSE']._serialized_end=600
-  _globals['_CHATREQUEST']._serialized_start=603
-  _globals['_CHATREQUEST']._serialized_end=929
-  _globals['_CHATRESPONSE']._serialized_start=931
-  _globals['_CHATRESPONSE']._serialized_end=990
-  _globals['_GENERATIONEVENT']._serialized_start=993
-  _globals['_GENERATIONEVENT']._serialized_end=1215
-  _globals['_SETSTRENGTHREQUEST']._serialized_start=1217
-  _globals['_SETSTRENGTHREQUEST']._serialized_end=1292
-  _globals['_SETSTRENGTHRESPONSE']._serialized_start=1294
-  _globals['_SETSTRENGTHRESPONSE']._serialized_end=1363
-  _globals['_FORGETSESSIONREQUEST']._serialized_start=1365
-  _globals['_FORGETSESSIONREQUEST']._serialized_end=1404
-  _globals['_FORGETSESSIONRESPONSE']._serialized_start=1406
-  _globals['_FORGETSESSIONRESPONSE']._serialized_end=1452
-  _globals['_ACCEPTED']._serialized_start=1455
-  _globals['_ACCEPTED']._serialized_end=1644
-  _globals['_DONE']._serialized_start=1646
-  _globals['_DONE']._serialized_end=1744
-  _globals['_LISTADAPTERSREQUEST']._serialized_start=1746
-  _globals['_LISTADAPTERSREQUEST']._serialized_end=1806
-  _globals['_LISTADAPTERSRESPONSE']._serialized_start=1809
-  _globals['_LISTADAPTERSRESPONSE']._serialized_end=1940
-  _globals['_GETADAPTERREQUEST']._serialized_start=1942
-  _globals['_GETADAPTERREQUEST']._serialized_end=1978
-  _globals['_GETADAPTERRESPONSE']._serialized_start=1980
-  _globals['_GETADAPTERRESPONSE']._serialized_end=2083
-  _globals['_INSTALLADAPTERREQUEST']._serialized_start=2086
-  _globals['_INSTALLADAPTERREQUEST']._serialized_end=2243
-  _globals['_INSTALLADAPTERRESPONSE']._serialized_start=2246
-  _globals['_INSTALLADAPTERRESPONSE']._serialized_end=2390
-  _globals['_PINADAPTERREQUEST']._serialized_start=2392
-  _globals['_PINADAPTERREQUEST']._serialized_end=2447
-  _globals['_PINADAPTERRESPONSE']._serialized_start=2449
-  _globals['_PINADAPTERRESPONSE']._serialized_end=2508
-  _globals['_SETWARMUPREQUEST']._serialized_start=2510
-  _globals['_SETWARMUPREQUEST']._serialized_end=2584
-  _globals['_SETWARMUPRESPONSE']._serialized_start=2586
-  _globals['_SETWARMUPRESPONSE']._serialized_end=2646
-  _globals['_GETSTATUSREQUEST']._serialized_start=2648
-  _globals['_GETSTATUSREQUEST']._serialized_end=2666
-  _globals['_GETSTATUSRESPONSE']._serialized_start=2669
-  _globals['_GETSTATUSRESPONSE']._serialized_end=3107
-  _globals['_SERVICESTATUS']._serialized_start=3109
-  _globals['_SERVICESTATUS']._serialized_end=3156
-  _globals['_TENANTUSAGE']._serialized_start=3159
-  _globals['_TENANTUSAGE']._serialized_end=3528
-  _globals['_REGISTERADAPTERREQUEST']._serialized_start=3531
-  _globals['_REGISTERADAPTERREQUEST']._serialized_end=3665
-  _globals['_ADAPTERUPLOADHEADER']._serialized_start=3668
-  _globals['_ADAPTERUPLOADHEADER']._serialized_end=3880
-  _globals['_ADAPTERUPLOADFILE']._serialized_start=3882
-  _globals['_ADAPTERUPLOADFILE']._serialized_end=3935
-  _globals['_ADAPTERUPLOADCHUNK']._serialized_start=3937
-  _globals['_ADAPTERUPLOADCHUNK']._serialized_end=3990
-  _globals['_REGISTERADAPTERRESPONSE']._serialized_start=3992
-  _globals['_REGISTERADAPTERRESPONSE']._serialized_end=4114
-  _globals['_SETADAPTERALIASREQUEST']._serialized_start=4116
-  _globals['_SETADAPTERALIASREQUEST']._serialized_end=4228
-  _globals['_SETADAPTERALIASRESPONSE']._serialized_start=4230
-  _globals['_SETADAPTERALIASRESPONSE']._serialized_end=4297
-  _globals['_DELETEADAPTERREQUEST']._serialized_start=4299
-  _globals['_DELETEADAPTERREQUEST']._serialized_end=4338
-  _globals['_DELETEADAPTERRESPONSE']._serialized_start=4340
-  _globals['_DELETEADAPTERRESPONSE']._serialized_end=4412
-  _globals['_GATEWAYSERVICE']._serialized_start=4415
-  _globals['_GATEWAYSERVICE']._serialized_end=5545
+  _globals['_GENERATEREQUEST']._serialized_start=298
+  _globals['_GENERATEREQUEST']._serialized_end=563
+  _globals['_GENERATERESPONSE']._serialized_start=565
+  _globals['_GENERATERESPONSE']._serialized_end=628
+  _globals['_CHATREQUEST']._serialized_start=631
+  _globals['_CHATREQUEST']._serialized_end=957
+  _globals['_CHATRESPONSE']._serialized_start=959
+  _globals['_CHATRESPONSE']._serialized_end=1018
+  _globals['_CLASSIFYREQUEST']._serialized_start=1021
+  _globals['_CLASSIFYREQUEST']._serialized_end=1181
+  _globals['_CLASSIFYRESPONSE']._serialized_start=1184
+  _globals['_CLASSIFYRESPONSE']._serialized_end=1366
+  _globals['_EMBEDREQUEST']._serialized_start=1369
+  _globals['_EMBEDREQUEST']._serialized_end=1506
+  _globals['_EMBEDRESPONSE']._serialized_start=1509
+  _globals['_EMBEDRESPONSE']._serialized_end=1693
+  _globals['_GENERATIONEVENT']._serialized_start=1696
+  _globals['_GENERATIONEVENT']._serialized_end=1918
+  _globals['_SETSTRENGTHREQUEST']._serialized_start=1920
+  _globals['_SETSTRENGTHREQUEST']._serialized_end=1995
+  _globals['_SETSTRENGTHRESPONSE']._serialized_start=1997
+  _globals['_SETSTRENGTHRESPONSE']._serialized_end=2066
+  _globals['_FORGETSESSIONREQUEST']._serialized_start=2068
+  _globals['_FORGETSESSIONREQUEST']._serialized_end=2107
+  _globals['_FORGETSESSIONRESPONSE']._serialized_start=2109
+  _globals['_FORGETSESSIONRESPONSE']._serialized_end=2155
+  _globals['_ACCEPTED']._serialized_start=2158
+  _globals['_ACCEPTED']._serialized_end=2347
+  _globals['_DONE']._serialized_start=2349
+  _globals['_DONE']._serialized_end=2447
+  _globals['_LISTADAPTERSREQUEST']._serialized_start=2449
+  _globals['_LISTADAPTERSREQUEST']._serialized_end=2509
+  _globals['_LISTADAPTERSRESPONSE']._serialized_start=2512
+  _globals['_LISTADAPTERSRESPONSE']._serialized_end=2643
+  _globals['_GETADAPTERREQUEST']._serialized_start=2645
+  _globals['_GETADAPTERREQUEST']._serialized_end=2681
+  _globals['_GETADAPTERRESPONSE']._serialized_start=2683
+  _globals['_GETADAPTERRESPONSE']._serialized_end=2786
+  _globals['_INSTALLADAPTERREQUEST']._serialized_start=2789
+  _globals['_INSTALLADAPTERREQUEST']._serialized_end=2946
+  _globals['_INSTALLADAPTERRESPONSE']._serialized_start=2949
+  _globals['_INSTALLADAPTERRESPONSE']._serialized_end=3093
+  _globals['_PINADAPTERREQUEST']._serialized_start=3095
+  _globals['_PINADAPTERREQUEST']._serialized_end=3150
+  _globals['_PINADAPTERRESPONSE']._serialized_start=3152
+  _globals['_PINADAPTERRESPONSE']._serialized_end=3211
+  _globals['_SETWARMUPREQUEST']._serialized_start=3213
+  _globals['_SETWARMUPREQUEST']._serialized_end=3287
+  _globals['_SETWARMUPRESPONSE']._serialized_start=3289
+  _globals['_SETWARMUPRESPONSE']._serialized_end=3349
+  _globals['_GETSTATUSREQUEST']._serialized_start=3351
+  _globals['_GETSTATUSREQUEST']._serialized_end=3369
+  _globals['_GETSTATUSRESPONSE']._serialized_start=3372
+  _globals['_GETSTATUSRESPONSE']._serialized_end=3851
+  _globals['_SERVICESTATUS']._serialized_start=3853
+  _globals['_SERVICESTATUS']._serialized_end=3900
+  _globals['_TENANTUSAGE']._serialized_start=3903
+  _globals['_TENANTUSAGE']._serialized_end=4272
+  _globals['_REGISTERADAPTERREQUEST']._serialized_start=4275
+  _globals['_REGISTERADAPTERREQUEST']._serialized_end=4409
+  _globals['_ADAPTERUPLOADHEADER']._serialized_start=4412
+  _globals['_ADAPTERUPLOADHEADER']._serialized_end=4624
+  _globals['_ADAPTERUPLOADFILE']._serialized_start=4626
+  _globals['_ADAPTERUPLOADFILE']._serialized_end=4679
+  _globals['_ADAPTERUPLOADCHUNK']._serialized_start=4681
+  _globals['_ADAPTERUPLOADCHUNK']._serialized_end=4734
+  _globals['_REGISTERADAPTERRESPONSE']._serialized_start=4736
+  _globals['_REGISTERADAPTERRESPONSE']._serialized_end=4858
+  _globals['_SETADAPTERALIASREQUEST']._serialized_start=4860
+  _globals['_SETADAPTERALIASREQUEST']._serialized_end=4972
+  _globals['_SETADAPTERALIASRESPONSE']._serialized_start=4974
+  _globals['_SETADAPTERALIASRESPONSE']._serialized_end=5041
+  _globals['_DELETEADAPTERREQUEST']._serialized_start=5043
+  _globals['_DELETEADAPTERREQUEST']._serialized_end=5082
+  _globals['_DELETEADAPTERRESPONSE']._serialized_start=5084
+  _globals['_DELETEADAPTERRESPONSE']._serialized_end=5156
+  _globals['_GATEWAYSERVICE']._serialized_start=5159
+  _globals['_GATEWAYSERVICE']._serialized_end=6426
 # @@protoc_insertion_point(module_scope)

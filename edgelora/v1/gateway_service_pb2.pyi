@@ -2,6 +2,7 @@ import datetime
 
 from edgelora.v1 import adapter_pb2 as _adapter_pb2
 from edgelora.v1 import degradation_pb2 as _degradation_pb2
+from edgelora.v1 import encoding_pb2 as _encoding_pb2
 from edgelora.v1 import generation_pb2 as _generation_pb2
 from edgelora.v1 import monitor_service_pb2 as _monitor_service_pb2
 from edgelora.v1 import routing_pb2 as _routing_pb2
@@ -64,6 +65,58 @@ class ChatResponse(_message.Message):
     EVENT_FIELD_NUMBER: _ClassVar[int]
     event: GenerationEvent
     def __init__(self, event: _Optional[_Union[GenerationEvent, _Mapping]] = ...) -> None: ...
+
+class ClassifyRequest(_message.Message):
+    __slots__ = ("texts", "adapter", "top_labels", "priority", "user")
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    TOP_LABELS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    texts: _containers.RepeatedScalarFieldContainer[str]
+    adapter: _adapter_pb2.AdapterSelection
+    top_labels: int
+    priority: _generation_pb2.PriorityClass
+    user: str
+    def __init__(self, texts: _Optional[_Iterable[str]] = ..., adapter: _Optional[_Union[_adapter_pb2.AdapterSelection, _Mapping]] = ..., top_labels: _Optional[int] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ...) -> None: ...
+
+class ClassifyResponse(_message.Message):
+    __slots__ = ("classifications", "request_id", "adapter", "usage")
+    CLASSIFICATIONS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    classifications: _containers.RepeatedCompositeFieldContainer[_encoding_pb2.Classification]
+    request_id: str
+    adapter: _adapter_pb2.ResolvedAdapter
+    usage: _encoding_pb2.EncodingUsage
+    def __init__(self, classifications: _Optional[_Iterable[_Union[_encoding_pb2.Classification, _Mapping]]] = ..., request_id: _Optional[str] = ..., adapter: _Optional[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]] = ..., usage: _Optional[_Union[_encoding_pb2.EncodingUsage, _Mapping]] = ...) -> None: ...
+
+class EmbedRequest(_message.Message):
+    __slots__ = ("texts", "adapter", "priority", "user")
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    texts: _containers.RepeatedScalarFieldContainer[str]
+    adapter: _adapter_pb2.AdapterSelection
+    priority: _generation_pb2.PriorityClass
+    user: str
+    def __init__(self, texts: _Optional[_Iterable[str]] = ..., adapter: _Optional[_Union[_adapter_pb2.AdapterSelection, _Mapping]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., user: _Optional[str] = ...) -> None: ...
+
+class EmbedResponse(_message.Message):
+    __slots__ = ("embeddings", "request_id", "adapter", "usage", "model")
+    EMBEDDINGS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ADAPTER_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    embeddings: _containers.RepeatedCompositeFieldContainer[_encoding_pb2.Embedding]
+    request_id: str
+    adapter: _adapter_pb2.ResolvedAdapter
+    usage: _encoding_pb2.EncodingUsage
+    model: str
+    def __init__(self, embeddings: _Optional[_Iterable[_Union[_encoding_pb2.Embedding, _Mapping]]] = ..., request_id: _Optional[str] = ..., adapter: _Optional[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]] = ..., usage: _Optional[_Union[_encoding_pb2.EncodingUsage, _Mapping]] = ..., model: _Optional[str] = ...) -> None: ...
 
 class GenerationEvent(_message.Message):
     __slots__ = ("accepted", "delta", "usage", "done", "tool_call")
@@ -216,7 +269,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatusResponse(_message.Message):
-    __slots__ = ("model", "model_digest", "max_context_tokens", "services", "device", "queues", "usage", "backend", "kv_cache_dtype", "tiers", "restrictions", "pressure")
+    __slots__ = ("model", "model_digest", "max_context_tokens", "services", "device", "queues", "usage", "backend", "kv_cache_dtype", "tiers", "restrictions", "pressure", "encoder", "encoder_digest")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MODEL_DIGEST_FIELD_NUMBER: _ClassVar[int]
     MAX_CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -229,6 +282,8 @@ class GetStatusResponse(_message.Message):
     TIERS_FIELD_NUMBER: _ClassVar[int]
     RESTRICTIONS_FIELD_NUMBER: _ClassVar[int]
     PRESSURE_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_DIGEST_FIELD_NUMBER: _ClassVar[int]
     model: str
     model_digest: str
     max_context_tokens: int
@@ -241,7 +296,9 @@ class GetStatusResponse(_message.Message):
     tiers: _adapter_pb2.TierStatistics
     restrictions: _containers.RepeatedCompositeFieldContainer[_scheduler_service_pb2.Restriction]
     pressure: _monitor_service_pb2.DevicePressure
-    def __init__(self, model: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., device: _Optional[_Union[_monitor_service_pb2.DeviceSnapshot, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[_scheduler_service_pb2.QueueStatus, _Mapping]]] = ..., usage: _Optional[_Union[TenantUsage, _Mapping]] = ..., backend: _Optional[str] = ..., kv_cache_dtype: _Optional[str] = ..., tiers: _Optional[_Union[_adapter_pb2.TierStatistics, _Mapping]] = ..., restrictions: _Optional[_Iterable[_Union[_scheduler_service_pb2.Restriction, _Mapping]]] = ..., pressure: _Optional[_Union[_monitor_service_pb2.DevicePressure, _Mapping]] = ...) -> None: ...
+    encoder: str
+    encoder_digest: str
+    def __init__(self, model: _Optional[str] = ..., model_digest: _Optional[str] = ..., max_context_tokens: _Optional[int] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., device: _Optional[_Union[_monitor_service_pb2.DeviceSnapshot, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[_scheduler_service_pb2.QueueStatus, _Mapping]]] = ..., usage: _Optional[_Union[TenantUsage, _Mapping]] = ..., backend: _Optional[str] = ..., kv_cache_dtype: _Optional[str] = ..., tiers: _Optional[_Union[_adapter_pb2.TierStatistics, _Mapping]] = ..., restrictions: _Optional[_Iterable[_Union[_scheduler_service_pb2.Restriction, _Mapping]]] = ..., pressure: _Optional[_Union[_monitor_service_pb2.DevicePressure, _Mapping]] = ..., encoder: _Optional[str] = ..., encoder_digest: _Optional[str] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
     __slots__ = ("name", "is_ready")

@@ -45,6 +45,16 @@ class GatewayServiceStub:
                 request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.ChatRequest.SerializeToString,
                 response_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.ChatResponse.FromString,
                 _registered_method=True)
+        self.Classify = channel.unary_unary(
+                '/edgelora.v1.GatewayService/Classify',
+                request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.ClassifyRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.ClassifyResponse.FromString,
+                _registered_method=True)
+        self.Embed = channel.unary_unary(
+                '/edgelora.v1.GatewayService/Embed',
+                request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.EmbedRequest.SerializeToString,
+                response_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.EmbedResponse.FromString,
+                _registered_method=True)
         self.SetStrength = channel.unary_unary(
                 '/edgelora.v1.GatewayService/SetStrength',
                 request_serializer=edgelora_dot_v1_dot_gateway__service__pb2.SetStrengthRequest.SerializeToString,
@@ -115,6 +125,20 @@ class GatewayServiceServicer:
 
     def Chat(self, request, context):
         """Chat answers a conversation, rendered with the model's own chat template.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Classify(self, request, context):
+        """Classify says which label of a classifier each text belongs to.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Embed(self, request, context):
+        """Embed turns texts into vectors.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -210,6 +234,16 @@ def add_GatewayServiceServicer_to_server(servicer, server):
                     servicer.Chat,
                     request_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.ChatRequest.FromString,
                     response_serializer=edgelora_dot_v1_dot_gateway__service__pb2.ChatResponse.SerializeToString,
+            ),
+            'Classify': grpc.unary_unary_rpc_method_handler(
+                    servicer.Classify,
+                    request_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.ClassifyRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_gateway__service__pb2.ClassifyResponse.SerializeToString,
+            ),
+            'Embed': grpc.unary_unary_rpc_method_handler(
+                    servicer.Embed,
+                    request_deserializer=edgelora_dot_v1_dot_gateway__service__pb2.EmbedRequest.FromString,
+                    response_serializer=edgelora_dot_v1_dot_gateway__service__pb2.EmbedResponse.SerializeToString,
             ),
             'SetStrength': grpc.unary_unary_rpc_method_handler(
                     servicer.SetStrength,
@@ -322,6 +356,60 @@ class GatewayService:
             '/edgelora.v1.GatewayService/Chat',
             edgelora_dot_v1_dot_gateway__service__pb2.ChatRequest.SerializeToString,
             edgelora_dot_v1_dot_gateway__service__pb2.ChatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Classify(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.GatewayService/Classify',
+            edgelora_dot_v1_dot_gateway__service__pb2.ClassifyRequest.SerializeToString,
+            edgelora_dot_v1_dot_gateway__service__pb2.ClassifyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Embed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/edgelora.v1.GatewayService/Embed',
+            edgelora_dot_v1_dot_gateway__service__pb2.EmbedRequest.SerializeToString,
+            edgelora_dot_v1_dot_gateway__service__pb2.EmbedResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 from edgelora.v1 import adapter_pb2 as edgelora_dot_v1_dot_adapter__pb2
 from edgelora.v1 import degradation_pb2 as edgelora_dot_v1_dot_degradation__pb2
+from edgelora.v1 import encoding_pb2 as edgelora_dot_v1_dot_encoding__pb2
 from edgelora.v1 import generation_pb2 as edgelora_dot_v1_dot_generation__pb2
 from edgelora.v1 import routing_pb2 as edgelora_dot_v1_dot_routing__pb2
 from edgelora.v1 import ticket_pb2 as edgelora_dot_v1_dot_ticket__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#edgelora/v1/scheduler_service.proto\x12\x0b\x65\x64gelora.v1\x1a\x19\x65\x64gelora/v1/adapter.proto\x1a\x1d\x65\x64gelora/v1/degradation.proto\x1a\x1c\x65\x64gelora/v1/generation.proto\x1a\x19\x65\x64gelora/v1/routing.proto\x1a\x18\x65\x64gelora/v1/ticket.proto\x1a\x1egoogle/protobuf/duration.proto\"\xd3\x02\n\x0e\x41\x63quireRequest\x12\"\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12/\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12,\n\x08priority\x18\x03 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x18\n\x10\x65stimated_tokens\x18\x04 \x01(\r\x12\x19\n\x11max_output_tokens\x18\x05 \x01(\r\x12\x0c\n\x04user\x18\x06 \x01(\t\x12,\n\tremaining\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x37\n\x0b\x64\x65gradation\x18\x08 \x01(\x0b\x32\".edgelora.v1.DegradationPreference\x12\x14\n\x0crouting_text\x18\t \x01(\t\"j\n\x0f\x41\x63quireResponse\x12%\n\x06queued\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.QueuedH\x00\x12\'\n\x07granted\x18\x02 \x01(\x0b\x32\x14.edgelora.v1.GrantedH\x00\x42\x07\n\x05\x65vent\"\xa1\x01\n\x06Queued\x12\x10\n\x08position\x18\x01 \x01(\r\x12.\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1c.edgelora.v1.ResolvedAdapter\x12.\n\x0c\x64\x65gradations\x18\x03 \x03(\x0b\x32\x18.edgelora.v1.Degradation\x12%\n\x07routing\x18\x04 \x01(\x0b\x32\x14.edgelora.v1.Routing\"\x83\x01\n\x07Granted\x12#\n\x06ticket\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12\x16\n\x0eworker_address\x18\x02 \x01(\t\x12\x11\n\tticket_id\x18\x03 \x01(\t\x12(\n\x05lease\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"E\n\x0cRenewRequest\x12\x11\n\tticket_id\x18\x01 \x01(\t\x12\"\n\x05\x63laim\x18\x02 \x01(\x0b\x32\x13.edgelora.v1.Sealed\"9\n\rRenewResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xb5\x01\n\x0eReleaseRequest\x12\x11\n\tticket_id\x18\x01 \x01(\t\x12\"\n\x05\x63laim\x18\x02 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12\x19\n\x11num_prompt_tokens\x18\x03 \x01(\r\x12\x19\n\x11num_output_tokens\x18\x04 \x01(\r\x12\x36\n\x13time_to_first_token\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x11\n\x0fReleaseResponse\"G\n\rCancelRequest\x12\"\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"%\n\x0e\x43\x61ncelResponse\x12\x13\n\x0bwas_waiting\x18\x01 \x01(\x08\"\x12\n\x10GetQueuesRequest\"\x99\x01\n\x11GetQueuesResponse\x12(\n\x06queues\x18\x01 \x03(\x0b\x32\x18.edgelora.v1.QueueStatus\x12*\n\x07workers\x18\x02 \x03(\x0b\x32\x19.edgelora.v1.WorkerStatus\x12.\n\x0crestrictions\x18\x03 \x03(\x0b\x32\x18.edgelora.v1.Restriction\"{\n\x0bRestriction\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12\x14\n\x07reading\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\'\n\x04held\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x65xplanation\x18\x04 \x01(\tB\n\n\x08_reading\"e\n\x0bQueueStatus\x12,\n\x08priority\x18\x01 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x13\n\x0bnum_waiting\x18\x02 \x01(\r\x12\x13\n\x0bnum_running\x18\x03 \x01(\r\"i\n\x0cWorkerStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08is_ready\x18\x03 \x01(\x08\x12\x13\n\x0bnum_running\x18\x04 \x01(\r\x12\x13\n\x0bmax_running\x18\x05 \x01(\r2\x83\x03\n\x10SchedulerService\x12\x46\n\x07\x41\x63quire\x12\x1b.edgelora.v1.AcquireRequest\x1a\x1c.edgelora.v1.AcquireResponse0\x01\x12\x43\n\x05Renew\x12\x19.edgelora.v1.RenewRequest\x1a\x1a.edgelora.v1.RenewResponse\"\x03\x90\x02\x02\x12I\n\x07Release\x12\x1b.edgelora.v1.ReleaseRequest\x1a\x1c.edgelora.v1.ReleaseResponse\"\x03\x90\x02\x02\x12\x46\n\x06\x43\x61ncel\x12\x1a.edgelora.v1.CancelRequest\x1a\x1b.edgelora.v1.CancelResponse\"\x03\x90\x02\x02\x12O\n\tGetQueues\x12\x1d.edgelora.v1.GetQueuesRequest\x1a\x1e.edgelora.v1.GetQueuesResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#edgelora/v1/scheduler_service.proto\x12\x0b\x65\x64gelora.v1\x1a\x19\x65\x64gelora/v1/adapter.proto\x1a\x1d\x65\x64gelora/v1/degradation.proto\x1a\x1a\x65\x64gelora/v1/encoding.proto\x1a\x1c\x65\x64gelora/v1/generation.proto\x1a\x19\x65\x64gelora/v1/routing.proto\x1a\x18\x65\x64gelora/v1/ticket.proto\x1a\x1egoogle/protobuf/duration.proto\"\xf4\x02\n\x0e\x41\x63quireRequest\x12\"\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12/\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1d.edgelora.v1.AdapterSelection\x12,\n\x08priority\x18\x03 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x18\n\x10\x65stimated_tokens\x18\x04 \x01(\r\x12\x19\n\x11max_output_tokens\x18\x05 \x01(\r\x12\x0c\n\x04user\x18\x06 \x01(\t\x12,\n\tremaining\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x37\n\x0b\x64\x65gradation\x18\x08 \x01(\x0b\x32\".edgelora.v1.DegradationPreference\x12\x14\n\x0crouting_text\x18\t \x01(\t\x12\x1f\n\x04task\x18\n \x01(\x0e\x32\x11.edgelora.v1.Task\"j\n\x0f\x41\x63quireResponse\x12%\n\x06queued\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.QueuedH\x00\x12\'\n\x07granted\x18\x02 \x01(\x0b\x32\x14.edgelora.v1.GrantedH\x00\x42\x07\n\x05\x65vent\"\xa1\x01\n\x06Queued\x12\x10\n\x08position\x18\x01 \x01(\r\x12.\n\x08\x61\x64\x61pters\x18\x02 \x03(\x0b\x32\x1c.edgelora.v1.ResolvedAdapter\x12.\n\x0c\x64\x65gradations\x18\x03 \x03(\x0b\x32\x18.edgelora.v1.Degradation\x12%\n\x07routing\x18\x04 \x01(\x0b\x32\x14.edgelora.v1.Routing\"\x83\x01\n\x07Granted\x12#\n\x06ticket\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12\x16\n\x0eworker_address\x18\x02 \x01(\t\x12\x11\n\tticket_id\x18\x03 \x01(\t\x12(\n\x05lease\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"E\n\x0cRenewRequest\x12\x11\n\tticket_id\x18\x01 \x01(\t\x12\"\n\x05\x63laim\x18\x02 \x01(\x0b\x32\x13.edgelora.v1.Sealed\"9\n\rRenewResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xb5\x01\n\x0eReleaseRequest\x12\x11\n\tticket_id\x18\x01 \x01(\t\x12\"\n\x05\x63laim\x18\x02 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12\x19\n\x11num_prompt_tokens\x18\x03 \x01(\r\x12\x19\n\x11num_output_tokens\x18\x04 \x01(\r\x12\x36\n\x13time_to_first_token\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x11\n\x0fReleaseResponse\"G\n\rCancelRequest\x12\"\n\x05\x63laim\x18\x01 \x01(\x0b\x32\x13.edgelora.v1.Sealed\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"%\n\x0e\x43\x61ncelResponse\x12\x13\n\x0bwas_waiting\x18\x01 \x01(\x08\"\x12\n\x10GetQueuesRequest\"\x99\x01\n\x11GetQueuesResponse\x12(\n\x06queues\x18\x01 \x03(\x0b\x32\x18.edgelora.v1.QueueStatus\x12*\n\x07workers\x18\x02 \x03(\x0b\x32\x19.edgelora.v1.WorkerStatus\x12.\n\x0crestrictions\x18\x03 \x03(\x0b\x32\x18.edgelora.v1.Restriction\"{\n\x0bRestriction\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12\x14\n\x07reading\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\'\n\x04held\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x65xplanation\x18\x04 \x01(\tB\n\n\x08_reading\"e\n\x0bQueueStatus\x12,\n\x08priority\x18\x01 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x13\n\x0bnum_waiting\x18\x02 \x01(\r\x12\x13\n\x0bnum_running\x18\x03 \x01(\r\"\x8a\x01\n\x0cWorkerStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08is_ready\x18\x03 \x01(\x08\x12\x13\n\x0bnum_running\x18\x04 \x01(\r\x12\x13\n\x0bmax_running\x18\x05 \x01(\r\x12\x1f\n\x04task\x18\x06 \x01(\x0e\x32\x11.edgelora.v1.Task2\x83\x03\n\x10SchedulerService\x12\x46\n\x07\x41\x63quire\x12\x1b.edgelora.v1.AcquireRequest\x1a\x1c.edgelora.v1.AcquireResponse0\x01\x12\x43\n\x05Renew\x12\x19.edgelora.v1.RenewRequest\x1a\x1a.edgelora.v1.RenewResponse\"\x03\x90\x02\x02\x12I\n\x07Release\x12\x1b.edgelora.v1.ReleaseRequest\x1a\x1c.edgelora.v1.ReleaseResponse\"\x03\x90\x02\x02\x12\x46\n\x06\x43\x61ncel\x12\x1a.edgelora.v1.CancelRequest\x1a\x1b.edgelora.v1.CancelResponse\"\x03\x90\x02\x02\x12O\n\tGetQueues\x12\x1d.edgelora.v1.GetQueuesRequest\x1a\x1e.edgelora.v1.GetQueuesResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,36 +46,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCHEDULERSERVICE'].methods_by_name['Cancel']._serialized_options = b'\220\002\002'
   _globals['_SCHEDULERSERVICE'].methods_by_name['GetQueues']._loaded_options = None
   _globals['_SCHEDULERSERVICE'].methods_by_name['GetQueues']._serialized_options = b'\220\002\001'
-  _globals['_ACQUIREREQUEST']._serialized_start=226
-  _globals['_ACQUIREREQUEST']._serialized_end=565
-  _globals['_ACQUIRERESPONSE']._serialized_start=567
-  _globals['_ACQUIRERESPONSE']._serialized_end=673
-  _globals['_QUEUED']._serialized_start=676
-  _globals['_QUEUED']._serialized_end=837
-  _globals['_GRANTED']._serialized_start=840
-  _globals['_GRANTED']._serialized_end=971
-  _globals['_RENEWREQUEST']._serialized_start=973
-  _globals['_RENEWREQUEST']._serialized_end=1042
-  _globals['_RENEWRESPONSE']._serialized_start=1044
-  _globals['_RENEWRESPONSE']._serialized_end=1101
-  _globals['_RELEASEREQUEST']._serialized_start=1104
-  _globals['_RELEASEREQUEST']._serialized_end=1285
-  _globals['_RELEASERESPONSE']._serialized_start=1287
-  _globals['_RELEASERESPONSE']._serialized_end=1304
-  _globals['_CANCELREQUEST']._serialized_start=1306
-  _globals['_CANCELREQUEST']._serialized_end=1377
-  _globals['_CANCELRESPONSE']._serialized_start=1379
-  _globals['_CANCELRESPONSE']._serialized_end=1416
-  _globals['_GETQUEUESREQUEST']._serialized_start=1418
-  _globals['_GETQUEUESREQUEST']._serialized_end=1436
-  _globals['_GETQUEUESRESPONSE']._serialized_start=1439
-  _globals['_GETQUEUESRESPONSE']._serialized_end=1592
-  _globals['_RESTRICTION']._serialized_start=1594
-  _globals['_RESTRICTION']._serialized_end=1717
-  _globals['_QUEUESTATUS']._serialized_start=1719
-  _globals['_QUEUESTATUS']._serialized_end=1820
-  _globals['_WORKERSTATUS']._serialized_start=1822
-  _globals['_WORKERSTATUS']._serialized_end=1927
-  _globals['_SCHEDULERSERVICE']._serialized_start=1930
-  _globals['_SCHEDULERSERVICE']._serialized_end=2317
+  _globals['_ACQUIREREQUEST']._serialized_start=254
+  _globals['_ACQUIREREQUEST']._serialized_end=626
+  _globals['_ACQUIRERESPONSE']._serialized_start=628
+  _globals['_ACQUIRERESPONSE']._serialized_end=734
+  _globals['_QUEUED']._serialized_start=737
+  _globals['_QUEUED']._serialized_end=898
+  _globals['_GRANTED']._serialized_start=901
+  _globals['_GRANTED']._serialized_end=1032
+  _globals['_RENEWREQUEST']._serialized_start=1034
+  _globals['_RENEWREQUEST']._serialized_end=1103
+  _globals['_RENEWRESPONSE']._serialized_start=1105
+  _globals['_RENEWRESPONSE']._serialized_end=1162
+  _globals['_RELEASEREQUEST']._serialized_start=1165
+  _globals['_RELEASEREQUEST']._serialized_end=1346
+  _globals['_RELEASERESPONSE']._serialized_start=1348
+  _globals['_RELEASERESPONSE']._serialized_end=1365
+  _globals['_CANCELREQUEST']._serialized_start=1367
+  _globals['_CANCELREQUEST']._serialized_end=1438
+  _globals['_CANCELRESPONSE']._serialized_start=1440
+  _globals['_CANCELRESPONSE']._serialized_end=1477
+  _globals['_GETQUEUESREQUEST']._serialized_start=1479
+  _globals['_GETQUEUESREQUEST']._serialized_end=1497
+  _globals['_GETQUEUESRESPONSE']._serialized_start=1500
+  _globals['_GETQUEUESRESPONSE']._serialized_end=1653
+  _globals['_RESTRICTION']._serialized_start=1655
+  _globals['_RESTRICTION']._serialized_end=1778
+  _globals['_QUEUESTATUS']._serialized_start=1780
+  _globals['_QUEUESTATUS']._serialized_end=1881
+  _globals['_WORKERSTATUS']._serialized_start=1884
+  _globals['_WORKERSTATUS']._serialized_end=2022
+  _globals['_SCHEDULERSERVICE']._serialized_start=2025
+  _globals['_SCHEDULERSERVICE']._serialized_end=2412
 # @@protoc_insertion_point(module_scope)

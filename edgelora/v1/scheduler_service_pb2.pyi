@@ -2,6 +2,7 @@ import datetime
 
 from edgelora.v1 import adapter_pb2 as _adapter_pb2
 from edgelora.v1 import degradation_pb2 as _degradation_pb2
+from edgelora.v1 import encoding_pb2 as _encoding_pb2
 from edgelora.v1 import generation_pb2 as _generation_pb2
 from edgelora.v1 import routing_pb2 as _routing_pb2
 from edgelora.v1 import ticket_pb2 as _ticket_pb2
@@ -15,7 +16,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AcquireRequest(_message.Message):
-    __slots__ = ("claim", "adapters", "priority", "estimated_tokens", "max_output_tokens", "user", "remaining", "degradation", "routing_text")
+    __slots__ = ("claim", "adapters", "priority", "estimated_tokens", "max_output_tokens", "user", "remaining", "degradation", "routing_text", "task")
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +26,7 @@ class AcquireRequest(_message.Message):
     REMAINING_FIELD_NUMBER: _ClassVar[int]
     DEGRADATION_FIELD_NUMBER: _ClassVar[int]
     ROUTING_TEXT_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     claim: _ticket_pb2.Sealed
     adapters: _containers.RepeatedCompositeFieldContainer[_adapter_pb2.AdapterSelection]
     priority: _generation_pb2.PriorityClass
@@ -34,7 +36,8 @@ class AcquireRequest(_message.Message):
     remaining: _duration_pb2.Duration
     degradation: _degradation_pb2.DegradationPreference
     routing_text: str
-    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., estimated_tokens: _Optional[int] = ..., max_output_tokens: _Optional[int] = ..., user: _Optional[str] = ..., remaining: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., degradation: _Optional[_Union[_degradation_pb2.DegradationPreference, _Mapping]] = ..., routing_text: _Optional[str] = ...) -> None: ...
+    task: _encoding_pb2.Task
+    def __init__(self, claim: _Optional[_Union[_ticket_pb2.Sealed, _Mapping]] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.AdapterSelection, _Mapping]]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., estimated_tokens: _Optional[int] = ..., max_output_tokens: _Optional[int] = ..., user: _Optional[str] = ..., remaining: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., degradation: _Optional[_Union[_degradation_pb2.DegradationPreference, _Mapping]] = ..., routing_text: _Optional[str] = ..., task: _Optional[_Union[_encoding_pb2.Task, str]] = ...) -> None: ...
 
 class AcquireResponse(_message.Message):
     __slots__ = ("queued", "granted")
@@ -151,15 +154,17 @@ class QueueStatus(_message.Message):
     def __init__(self, priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., num_waiting: _Optional[int] = ..., num_running: _Optional[int] = ...) -> None: ...
 
 class WorkerStatus(_message.Message):
-    __slots__ = ("name", "address", "is_ready", "num_running", "max_running")
+    __slots__ = ("name", "address", "is_ready", "num_running", "max_running", "task")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     IS_READY_FIELD_NUMBER: _ClassVar[int]
     NUM_RUNNING_FIELD_NUMBER: _ClassVar[int]
     MAX_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     name: str
     address: str
     is_ready: bool
     num_running: int
     max_running: int
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., is_ready: _Optional[bool] = ..., num_running: _Optional[int] = ..., max_running: _Optional[int] = ...) -> None: ...
+    task: _encoding_pb2.Task
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., is_ready: _Optional[bool] = ..., num_running: _Optional[int] = ..., max_running: _Optional[int] = ..., task: _Optional[_Union[_encoding_pb2.Task, str]] = ...) -> None: ...

@@ -23,26 +23,27 @@ _sym_db = _symbol_database.Default()
 
 
 from edgelora.v1 import adapter_pb2 as edgelora_dot_v1_dot_adapter__pb2
+from edgelora.v1 import encoding_pb2 as edgelora_dot_v1_dot_encoding__pb2
 from edgelora.v1 import generation_pb2 as edgelora_dot_v1_dot_generation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x65\x64gelora/v1/ticket.proto\x12\x0b\x65\x64gelora.v1\x1a\x19\x65\x64gelora/v1/adapter.proto\x1a\x1c\x65\x64gelora/v1/generation.proto\",\n\x06Sealed\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"\xb1\x01\n\x0bTenantClaim\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x19\n\x11\x65xpires_at_boot_s\x18\x02 \x01(\x01\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x19\n\x0cmax_adapters\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x1e\n\x11max_adapter_bytes\x18\x05 \x01(\x04H\x01\x88\x01\x01\x42\x0f\n\r_max_adaptersB\x14\n\x12_max_adapter_bytes\">\n\rOperatorClaim\x12\x19\n\x11\x65xpires_at_boot_s\x18\x01 \x01(\x01\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"\xe6\x01\n\x06Ticket\x12\x11\n\tticket_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x0e\n\x06worker\x18\x04 \x01(\t\x12.\n\x08\x61\x64\x61pters\x18\x05 \x03(\x0b\x32\x1c.edgelora.v1.ResolvedAdapter\x12,\n\x08priority\x18\x06 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x19\n\x11max_output_tokens\x18\x07 \x01(\r\x12\x19\n\x11\x65xpires_at_boot_s\x18\x08 \x01(\x01\"\\\n\x0cWarmUpPermit\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06worker\x18\x03 \x01(\t\x12\x19\n\x11\x65xpires_at_boot_s\x18\x04 \x01(\x01\"\x8c\x01\n\tRunLimits\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x12\n\nseqs_share\x18\x02 \x01(\x01\x12\x15\n\rprefill_share\x18\x03 \x01(\x01\x12\x15\n\rthreads_share\x18\x04 \x01(\x01\x12\x19\n\x11\x65xpires_at_boot_s\x18\x05 \x01(\x01\x12\x12\n\ngeneration\x18\x06 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x65\x64gelora/v1/ticket.proto\x12\x0b\x65\x64gelora.v1\x1a\x19\x65\x64gelora/v1/adapter.proto\x1a\x1a\x65\x64gelora/v1/encoding.proto\x1a\x1c\x65\x64gelora/v1/generation.proto\",\n\x06Sealed\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"\xb1\x01\n\x0bTenantClaim\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x19\n\x11\x65xpires_at_boot_s\x18\x02 \x01(\x01\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x19\n\x0cmax_adapters\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x1e\n\x11max_adapter_bytes\x18\x05 \x01(\x04H\x01\x88\x01\x01\x42\x0f\n\r_max_adaptersB\x14\n\x12_max_adapter_bytes\">\n\rOperatorClaim\x12\x19\n\x11\x65xpires_at_boot_s\x18\x01 \x01(\x01\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"\x87\x02\n\x06Ticket\x12\x11\n\tticket_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x0e\n\x06worker\x18\x04 \x01(\t\x12.\n\x08\x61\x64\x61pters\x18\x05 \x03(\x0b\x32\x1c.edgelora.v1.ResolvedAdapter\x12,\n\x08priority\x18\x06 \x01(\x0e\x32\x1a.edgelora.v1.PriorityClass\x12\x19\n\x11max_output_tokens\x18\x07 \x01(\r\x12\x19\n\x11\x65xpires_at_boot_s\x18\x08 \x01(\x01\x12\x1f\n\x04task\x18\t \x01(\x0e\x32\x11.edgelora.v1.Task\"\\\n\x0cWarmUpPermit\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x0e\n\x06worker\x18\x03 \x01(\t\x12\x19\n\x11\x65xpires_at_boot_s\x18\x04 \x01(\x01\"\x8c\x01\n\tRunLimits\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x12\n\nseqs_share\x18\x02 \x01(\x01\x12\x15\n\rprefill_share\x18\x03 \x01(\x01\x12\x15\n\rthreads_share\x18\x04 \x01(\x01\x12\x19\n\x11\x65xpires_at_boot_s\x18\x05 \x01(\x01\x12\x12\n\ngeneration\x18\x06 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'edgelora.v1.ticket_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SEALED']._serialized_start=98
-  _globals['_SEALED']._serialized_end=142
-  _globals['_TENANTCLAIM']._serialized_start=145
-  _globals['_TENANTCLAIM']._serialized_end=322
-  _globals['_OPERATORCLAIM']._serialized_start=324
-  _globals['_OPERATORCLAIM']._serialized_end=386
-  _globals['_TICKET']._serialized_start=389
-  _globals['_TICKET']._serialized_end=619
-  _globals['_WARMUPPERMIT']._serialized_start=621
-  _globals['_WARMUPPERMIT']._serialized_end=713
-  _globals['_RUNLIMITS']._serialized_start=716
-  _globals['_RUNLIMITS']._serialized_end=856
+  _globals['_SEALED']._serialized_start=126
+  _globals['_SEALED']._serialized_end=170
+  _globals['_TENANTCLAIM']._serialized_start=173
+  _globals['_TENANTCLAIM']._serialized_end=350
+  _globals['_OPERATORCLAIM']._serialized_start=352
+  _globals['_OPERATORCLAIM']._serialized_end=414
+  _globals['_TICKET']._serialized_start=417
+  _globals['_TICKET']._serialized_end=680
+  _globals['_WARMUPPERMIT']._serialized_start=682
+  _globals['_WARMUPPERMIT']._serialized_end=774
+  _globals['_RUNLIMITS']._serialized_start=777
+  _globals['_RUNLIMITS']._serialized_end=917
 # @@protoc_insertion_point(module_scope)

@@ -1,4 +1,5 @@
 from edgelora.v1 import adapter_pb2 as _adapter_pb2
+from edgelora.v1 import encoding_pb2 as _encoding_pb2
 from edgelora.v1 import generation_pb2 as _generation_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -39,7 +40,7 @@ class OperatorClaim(_message.Message):
     def __init__(self, expires_at_boot_s: _Optional[float] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class Ticket(_message.Message):
-    __slots__ = ("ticket_id", "tenant_id", "request_id", "worker", "adapters", "priority", "max_output_tokens", "expires_at_boot_s")
+    __slots__ = ("ticket_id", "tenant_id", "request_id", "worker", "adapters", "priority", "max_output_tokens", "expires_at_boot_s", "task")
     TICKET_ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +49,7 @@ class Ticket(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     MAX_OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_BOOT_S_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     ticket_id: str
     tenant_id: str
     request_id: str
@@ -56,7 +58,8 @@ class Ticket(_message.Message):
     priority: _generation_pb2.PriorityClass
     max_output_tokens: int
     expires_at_boot_s: float
-    def __init__(self, ticket_id: _Optional[str] = ..., tenant_id: _Optional[str] = ..., request_id: _Optional[str] = ..., worker: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., max_output_tokens: _Optional[int] = ..., expires_at_boot_s: _Optional[float] = ...) -> None: ...
+    task: _encoding_pb2.Task
+    def __init__(self, ticket_id: _Optional[str] = ..., tenant_id: _Optional[str] = ..., request_id: _Optional[str] = ..., worker: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[_adapter_pb2.ResolvedAdapter, _Mapping]]] = ..., priority: _Optional[_Union[_generation_pb2.PriorityClass, str]] = ..., max_output_tokens: _Optional[int] = ..., expires_at_boot_s: _Optional[float] = ..., task: _Optional[_Union[_encoding_pb2.Task, str]] = ...) -> None: ...
 
 class WarmUpPermit(_message.Message):
     __slots__ = ("tenant_id", "digest", "worker", "expires_at_boot_s")

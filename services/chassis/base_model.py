@@ -15,6 +15,9 @@ from typing import Any
 
 FILE_NAME = "edgelora_model.json"
 FORMAT_VERSION = 2
+ENCODER_FAMILIES = frozenset({"bert"})
+DEFAULT_ENCODER_NAME = "all-minilm-l6-v2"
+"""The encoder that `edgelora up --encoder` serves."""
 DEFAULT_NAME = "smollm2-135m-instruct"
 """The model that `edgelora model prepare` makes without a SOURCE."""
 NATIVE_FILE = "model.edgelora"
@@ -37,7 +40,7 @@ class BaseModel:
     """`sha256:` and 64 hex digits over the source it was prepared from: the identity adapters are
     bound to, whichever form of the weights serves them."""
     family: str
-    """Decoder family: `llama`, `mistral`, `qwen2` or `qwen3`."""
+    """Decoder family `llama`, `mistral`, `qwen2` or `qwen3`, or encoder family `bert`."""
     vocab_size: int
     hidden_size: int
     num_layers: int
@@ -47,6 +50,10 @@ class BaseModel:
     """Linear modules of every layer that LoRA may adapt: name -> (out_features, in_features)."""
     files: dict[str, str]
     """Weight files in the directory: name -> `sha256:` and 64 hex digits over its bytes."""
+    quantisation: str = "plain"
+    """How the packed weights were rounded: `plain` or `mixed`, or `none` for half precision."""
+    pooling: str | None = None
+    """Of an encoder: `mean` or `cls`, how its embeddings are made; None for a decoder."""
 
     @classmethod
     def load(cls, directory: Path) -> BaseModel:
@@ -71,6 +78,11 @@ class BaseModel:
         if not is_whole:
             raise ValueError(f"{FILE_NAME} {_DAMAGED}")
         return model
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it classifies and embeds rather than generates."""
+        return self.family in ENCODER_FAMILIES
 
     @property
     def num_parameters(self) -> int:
