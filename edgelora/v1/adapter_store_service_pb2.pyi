@@ -300,14 +300,16 @@ class FetchAdapterResponse(_message.Message):
     def __init__(self, location: _Optional[_Union[SharedLocation, _Mapping]] = ..., chunk: _Optional[_Union[FetchedChunk, _Mapping]] = ..., certificate: _Optional[_Union[_adapter_pb2.AdapterCertificate, _Mapping]] = ..., remote_s: _Optional[float] = ...) -> None: ...
 
 class SharedLocation(_message.Message):
-    __slots__ = ("config_blob", "weights_blob", "encoded_blob")
+    __slots__ = ("config_blob", "weights_blob", "encoded_blob", "head_blob")
     CONFIG_BLOB_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_BLOB_FIELD_NUMBER: _ClassVar[int]
     ENCODED_BLOB_FIELD_NUMBER: _ClassVar[int]
+    HEAD_BLOB_FIELD_NUMBER: _ClassVar[int]
     config_blob: str
     weights_blob: str
     encoded_blob: str
-    def __init__(self, config_blob: _Optional[str] = ..., weights_blob: _Optional[str] = ..., encoded_blob: _Optional[str] = ...) -> None: ...
+    head_blob: str
+    def __init__(self, config_blob: _Optional[str] = ..., weights_blob: _Optional[str] = ..., encoded_blob: _Optional[str] = ..., head_blob: _Optional[str] = ...) -> None: ...
 
 class FetchedChunk(_message.Message):
     __slots__ = ("file", "data")
