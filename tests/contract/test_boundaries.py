@@ -42,7 +42,15 @@ def test_only_the_hot_index_imports_redis():
 @pytest.mark.parametrize(
     ("package", "allowed"),
     [
-        ("torch", ("services/inference/backends/torch", "edgelora/toolchain/", "bench/")),
+        (
+            "torch",
+            (
+                "services/inference/backends/torch",
+                "services/inference/encoder/torch",
+                "edgelora/toolchain/",
+                "bench/",
+            ),
+        ),
         ("peft", ("edgelora/toolchain/", "bench/")),
         ("transformers", ("edgelora/toolchain/", "bench/")),
     ],
