@@ -31,7 +31,8 @@ class AdapterConfig:
     alpha: float
     """`lora_alpha`: numerator of the scaling of every module without an entry."""
     target_modules: frozenset[str] | Literal["all-linear"]
-    """Module names or dotted tails of paths; or every linear module of every layer."""
+    """Module names or dotted tails of paths; or every linear module of every layer. Empty only
+    beside a classifier."""
     use_rslora: bool = False
     """Scaling is alpha / sqrt(rank) instead of alpha / rank (arXiv 2312.03732)."""
     fan_in_fan_out: bool = False
@@ -42,6 +43,8 @@ class AdapterConfig:
     exclude_modules: frozenset[str] = frozenset()
     layers_to_transform: tuple[int, ...] | None = None
     """Layer indices; None for all."""
+    saves_classifier: bool = False
+    """Of an encoder's adapter: the classifier was trained too, and is among its tensors."""
 
     @property
     def max_rank(self) -> int:
@@ -88,5 +91,7 @@ class AdapterConfig:
             "target_modules": targets if isinstance(targets, str) else sorted(targets),
             "use_rslora": self.use_rslora,
         }
+        if self.saves_classifier:
+            document["modules_to_save"] = ["classifier"]
         # Keys of the pattern tables keep their order: the first that matches wins.
         return json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")

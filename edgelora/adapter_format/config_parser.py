@@ -6,6 +6,7 @@ import math
 from types import MappingProxyType
 from typing import Any, Literal
 
+from edgelora.adapter_format.architecture import DECODER, Architecture
 from edgelora.adapter_format.config import ALL_LINEAR, AdapterConfig
 from edgelora.adapter_format.naming import is_plain_name, shown
 from edgelora.adapter_format.strict_json import parse_object
@@ -21,7 +22,7 @@ MAX_LIST_ENTRIES = 4096
 _READ = {
     "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "fan_in_fan_out",
     "rank_pattern", "alpha_pattern", "target_modules", "exclude_modules", "layers_to_transform",
-    "layers_pattern", "bias", "init_lora_weights",
+    "layers_pattern", "bias", "init_lora_weights", "modules_to_save", "auto_mapping",
 }  # fmt: skip
 _IGNORED_TEXT = {"base_model_name_or_path", "revision", "peft_version"}
 """Provenance. Never followed, never stored."""
@@ -35,15 +36,12 @@ _INACTIVE_DEFAULTS: dict[str, object] = {
 }
 _REASONS = {
     "use_dora": "DoRA is not served: train with use_dora false",
-    "modules_to_save": "full copies of modules are not served: train without modules_to_save",
     "lora_bias": "biases are not served: train with lora_bias false",
     "trainable_token_indices": "trained token rows are not served: train without "
     "trainable_token_indices",
     "target_parameters": "LoRA on bare parameters is not served: list linear modules in "
     "target_modules",
     "layer_replication": "layer replication would change the shared base model: train without it",
-    "auto_mapping": "nothing is ever imported for an adapter: set it to null, and task_type to "
-    "CAUSAL_LM",
     "megatron_config": "nothing is ever imported for an adapter: remove the field",
     "megatron_core": "nothing is ever imported for an adapter: remove the field",
     "loftq_config": "this initialisation would change the shared base model: train with the "
@@ -69,7 +67,9 @@ def refuse(key: str, why: str) -> AdapterRejectedError:
     )
 
 
-def parse_adapter_config(data: bytes, *, max_rank: int) -> AdapterConfig:
+def parse_adapter_config(
+    data: bytes, *, max_rank: int, architecture: Architecture = DECODER
+) -> AdapterConfig:
     """Reads the bytes of an adapter_config.json as PEFT writes it.
 
     Fields of newer trainers are ignored while they hold nothing (null, false, empty) and refused
@@ -82,10 +82,11 @@ def parse_adapter_config(data: bytes, *, max_rank: int) -> AdapterConfig:
             f"{FILE} has {len(data)} bytes, the limit is {MAX_CONFIG_BYTES}", field="config"
         )
     document = parse_object(data, field=FILE)
-    _check_kind(document)
+    _check_kind(document, architecture)
     _check_unread(document)
-    _check_training_side(document)
-    targets = _targets(document)
+    saves_classifier = _saves_classifier(document, architecture)
+    _check_training_side(document, architecture)
+    targets = _targets(document, architecture, may_be_empty=saves_classifier)
     return AdapterConfig(
         rank=_rank(document.get("r"), "r", max_rank),
         alpha=_alpha(document.get("lora_alpha"), "lora_alpha"),
@@ -104,16 +105,47 @@ def parse_adapter_config(data: bytes, *, max_rank: int) -> AdapterConfig:
                 for key, value in _patterns(document, "alpha_pattern").items()
             }
         ),
-        exclude_modules=_names(document.get("exclude_modules"), "exclude_modules"),
+        exclude_modules=_names(document.get("exclude_modules"), "exclude_modules", architecture),
         layers_to_transform=_layers(document),
+        saves_classifier=saves_classifier,
     )
 
 
-def _check_kind(document: dict[str, Any]) -> None:
+def _check_kind(document: dict[str, Any], architecture: Architecture) -> None:
     if document.get("peft_type") != "LORA":
         raise refuse("peft_type", 'only "LORA" is served: train with LoraConfig')
-    if document.get("task_type") not in (None, "CAUSAL_LM"):
-        raise refuse("task_type", 'only "CAUSAL_LM" (or null) is served')
+    task_types = architecture.task_types
+    if document.get("task_type") not in (None, *task_types):
+        names = ", ".join(f'"{name}"' for name in task_types)
+        raise refuse("task_type", f"only {names} (or null) is served")
+    if not _holds_nothing(document.get("auto_mapping")):
+        raise refuse(
+            "auto_mapping",
+            "nothing is ever imported for an adapter: set it to null, and task_type to "
+            f"{task_types[0]}",
+        )
+
+
+def _saves_classifier(document: dict[str, Any], architecture: Architecture) -> bool:
+    """Whether the classifier is among the tensors; every other full copy is refused."""
+    saved = document.get("modules_to_save")
+    if not _holds_nothing(saved):
+        known = architecture.saved_modules
+        if not known:
+            raise refuse(
+                "modules_to_save",
+                "full copies of modules are not served: train without modules_to_save",
+            )
+        if not isinstance(saved, list) or not all(isinstance(name, str) for name in saved):
+            raise refuse("modules_to_save", "has to be a list of module names")
+        others = sorted({shown(name) for name in saved if name not in known})
+        if others:
+            raise refuse(
+                "modules_to_save",
+                f"a full copy of {others[0]} is not served, only a classifier: train without it",
+            )
+        return True
+    return document.get("task_type") == "SEQ_CLS"
 
 
 def _holds_nothing(value: Any) -> bool:
@@ -137,7 +169,7 @@ def _check_unread(document: dict[str, Any]) -> None:
         raise refuse(key, _REASONS.get(key, "this option is not served: remove it and retrain"))
 
 
-def _check_training_side(document: dict[str, Any]) -> None:
+def _check_training_side(document: dict[str, Any], architecture: Architecture) -> None:
     if document.get("bias", "none") != "none":
         raise refuse("bias", 'biases are not served: train with bias "none"')
     dropout = document.get("lora_dropout", 0.0)
@@ -150,8 +182,9 @@ def _check_training_side(document: dict[str, Any]) -> None:
             "this initialisation may change the shared base model: convert the adapter to plain "
             "LoRA when saving it, or train with the default",
         )
-    if document.get("layers_pattern") not in (None, "", [], "layers", ["layers"]):
-        raise refuse("layers_pattern", 'only "layers" is served')
+    pattern = architecture.layers_pattern
+    if document.get("layers_pattern") not in (None, "", [], pattern, [pattern]):
+        raise refuse("layers_pattern", f'only "{pattern}" is served')
     if document.get("layers_pattern") and document.get("layers_to_transform") is None:
         raise refuse("layers_pattern", "means nothing without layers_to_transform: set it to null")
 
@@ -191,25 +224,28 @@ def _alpha(value: Any, key: str, module: str | None = None) -> float:
     return float(value)
 
 
-def _names(value: Any, key: str) -> frozenset[str]:
+def _names(value: Any, key: str, architecture: Architecture) -> frozenset[str]:
+    told = f"patterns are not served: list plain module names, such as {architecture.example}"
     if value is None or value == "":
         return frozenset()
     # To PEFT a text is a pattern, also when it looks like a name.
     if isinstance(value, str):
-        raise refuse(key, "patterns are not served: list plain module names, such as q_proj")
+        raise refuse(key, told)
     if not isinstance(value, list) or len(value) > MAX_LIST_ENTRIES:
         raise refuse(key, f"has to be a list of at most {MAX_LIST_ENTRIES} module names")
     if not all(isinstance(entry, str) and is_plain_name(entry) for entry in value):
-        raise refuse(key, "patterns are not served: list plain module names, such as q_proj")
+        raise refuse(key, told)
     return frozenset(value)
 
 
-def _targets(document: dict[str, Any]) -> frozenset[str] | Literal["all-linear"]:
+def _targets(
+    document: dict[str, Any], architecture: Architecture, *, may_be_empty: bool
+) -> frozenset[str] | Literal["all-linear"]:
     value = document.get("target_modules")
     if isinstance(value, str) and value.lower() == ALL_LINEAR:
         return ALL_LINEAR
-    names = _names(value, "target_modules")
-    if not names:
+    names = _names(value, "target_modules", architecture)
+    if not names and not may_be_empty:
         raise refuse("target_modules", "is missing or empty: list the adapted modules")
     return names
 

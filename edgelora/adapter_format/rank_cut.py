@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgelora.adapter_format.assemble import FACTOR
+from edgelora.adapter_format.architecture import DECODER
 from edgelora.adapter_format.codec.layout import MAX_RANK
 from edgelora.adapter_format.config_parser import parse_adapter_config
 from edgelora.adapter_format.naming import shown
@@ -117,10 +117,10 @@ def _modules(tensors: Mapping[str, Factor]) -> dict[str, tuple[str, str]]:
     """Path of each module -> the names of its factors A and B."""
     names: dict[str, dict[str, str]] = {}
     for name in tensors:
-        match = FACTOR.fullmatch(name)
+        match = DECODER.factor.fullmatch(name)
         if match is None:
             raise _refuse(f"{shown(name)} is no LoRA factor of a decoder layer's linear module")
-        if names.setdefault(match[1], {}).setdefault(match[5], name) != name:
+        if names.setdefault(match[1], {}).setdefault(match[4], name) != name:
             raise _refuse(f"{shown(match[1])} is given twice under different names")
     for path, factors in names.items():
         if len(factors) != 2:

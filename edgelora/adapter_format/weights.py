@@ -22,11 +22,11 @@ class LoraPair:
 
 @dataclass(frozen=True, slots=True)
 class AdapterWeights:
-    """A whole adapter: every pair, keyed by (layer index, module name such as `q_proj`)."""
+    """Every pair of an adapter, keyed by (layer index, module name such as `q_proj`)."""
 
     pairs: dict[tuple[int, str], LoraPair]
 
     @property
     def max_rank(self) -> int:
-        """The largest rank of any module."""
-        return max(int(pair.lora_a.shape[0]) for pair in self.pairs.values())
+        """The largest rank of any module, 0 without any."""
+        return max((int(pair.lora_a.shape[0]) for pair in self.pairs.values()), default=0)
