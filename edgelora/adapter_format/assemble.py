@@ -201,9 +201,7 @@ def checked_tensor(tensor: Tensor, name: str, shape: tuple[int, ...]) -> NDArray
     if tensor.shape != shape:
         actual, needed = ("x".join(map(str, each)) for each in (tensor.shape, shape))
         raise AdapterIncompatibleError(
-            f"{FILE}: {name} has the shape {actual}, the config and the base model need x".join(
-                map(str, shape)
-            ),
+            f"{FILE}: {name} has the shape {actual}, the config and the base model need {needed}",
             field="weights",
         )
     values = np.array(tensor, dtype=np.float32, order="C")
