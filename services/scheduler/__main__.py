@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING
 
 from edgelora.errors import ServiceUnavailableError
@@ -16,6 +15,7 @@ from services.chassis.server import ServiceHost, run_service
 from services.chassis.settings import ConfigError
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.dispatcher import Dispatcher
+from services.scheduler.lanes import Lane, Lanes, Task
 from services.scheduler.leases import LeaseTable
 from services.scheduler.pressure.admission import PressureAdmission
 from services.scheduler.pressure.current import CurrentPressure
@@ -23,16 +23,19 @@ from services.scheduler.pressure.restrictions import Restrictions
 from services.scheduler.pressure.run_limits import WorkerLimits
 from services.scheduler.pressure.watch import MonitorWatch
 from services.scheduler.request_queue import RequestQueue
-from services.scheduler.roster import Roster
+from services.scheduler.roster import Roster, Worker
 from services.scheduler.routing.adapter_choice import AdapterChoice
-from services.scheduler.routing.adapters_in_use import adapters_in_use
 from services.scheduler.routing.auto_selection import AutoSelection
 from services.scheduler.routing.candidates import CandidateCache
 from services.scheduler.routing.router_source import RouterSource, packaged_file
 from services.scheduler.schedule import Schedule
 from services.scheduler.servicer import SchedulerServicer
 from services.scheduler.store import AdapterStore
-from services.scheduler.worker_health import WorkerHealth
+from services.scheduler.worker_health import (
+    ENCODING_SERVICE,
+    GENERATING_SERVICE,
+    WorkerHealth,
+)
 
 if TYPE_CHECKING:
     from services.scheduler.metrics import SchedulerMetrics
@@ -47,33 +50,36 @@ async def main(environ: Mapping[str, str]) -> None:
         sealer = Sealer(config.seal_key)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    roster = Roster(config.workers, config.max_running_per_worker, boot_clock_s())
-    schedule = Schedule(
-        RequestQueue(config.limits),
-        LeaseTable(config.lease_s),
-        roster,
-        load_factor=config.load_factor,
-        no_worker_limit_s=config.no_worker_limit_s,
-    )
-    dispatcher = Dispatcher(schedule, boot_clock_s)
-    limits = {worker.name: WorkerLimits(worker, sealer, boot_clock_s) for worker in roster.all()}
+    lanes = Lanes(_lanes(config))
+    # An encoder takes none: it runs what it was given and is done with it.
+    limits = {
+        worker.name: WorkerLimits(worker, sealer, boot_clock_s)
+        for lane in lanes.all()
+        if lane.task is Task.GENERATE
+        for worker in lane.schedule.roster.all()
+    }
 
     def obey(restrictions: Restrictions) -> None:
-        dispatcher.limit_places(restrictions.places)
+        lanes.limit_places(restrictions.places)
         for worker_limits in limits.values():
             worker_limits.set_shares(restrictions.run_shares)
 
-    def note_ready(worker: str, is_ready: bool) -> None:
-        dispatcher.set_ready(worker, is_ready)
-        limits[worker].note_ready(is_ready)
+    def health_of(lane: Lane, worker: Worker) -> WorkerHealth:
+        def note_ready(name: str, is_ready: bool) -> None:
+            lane.dispatcher.set_ready(name, is_ready)
+            if name in limits:
+                limits[name].note_ready(is_ready)
+
+        service = GENERATING_SERVICE if lane.task is Task.GENERATE else ENCODING_SERVICE
+        return WorkerHealth(worker, note_ready, service=service, heartbeat_s=config.heartbeat_s)
 
     pressure = CurrentPressure(config.pressure, boot_clock_s, obey)
     watch = MonitorWatch(
         config.monitor_address, pressure.show, boot_clock_s, silence_s=config.pressure.silence_s
     )
     # All requests of a gateway wait on its one connection; releases must get past them.
-    num_waiting = sum(config.limits.max_waiting.values())
-    metrics = _metrics(config, schedule, pressure)
+    num_waiting = sum(config.limits.max_waiting.values()) * len(lanes.all())
+    metrics = _metrics(config, lanes, pressure)
     host = ServiceHost(
         [config.address],
         max_streams=num_waiting + _OTHER_STREAMS,
@@ -94,11 +100,10 @@ async def main(environ: Mapping[str, str]) -> None:
             boot_clock_s,
         )
         servicer = SchedulerServicer(
-            dispatcher,
-            schedule,
+            lanes,
             pressure,
             admission,
-            AutoSelection(choice, pressure, partial(adapters_in_use, schedule), boot_clock_s),
+            AutoSelection(choice, pressure, lanes.adapters_in_use, boot_clock_s),
             sealer,
             boot_clock_s,
             ticket_s=config.ticket_s,
@@ -106,29 +111,50 @@ async def main(environ: Mapping[str, str]) -> None:
         )
         host.add(add_SchedulerServiceServicer_to_server, servicer, "edgelora.v1.SchedulerService")
         async with host.serving(), asyncio.TaskGroup() as group:
-            tasks = [group.create_task(dispatcher.run()), group.create_task(watch.run())]
+            tasks = [group.create_task(watch.run())]
             tasks += [group.create_task(each.run()) for each in limits.values()]
-            for worker in roster.all():
-                health = WorkerHealth(worker, note_ready, heartbeat_s=config.heartbeat_s)
-                tasks.append(group.create_task(health.run()))
+            for lane in lanes.all():
+                tasks.append(group.create_task(lane.dispatcher.run()))
+                for worker in lane.schedule.roster.all():
+                    tasks.append(group.create_task(health_of(lane, worker).run()))
             await host.set_ready(True)
             await host.wait_for_stop()
-            dispatcher.refuse_all(
+            lanes.refuse_all(
                 ServiceUnavailableError("the scheduler is stopping: try again", retry_after_s=1.0)
             )
             for task in tasks:
                 task.cancel()
 
 
+def _lanes(config: SchedulerConfig) -> dict[Task, Lane]:
+    workers = {
+        Task.GENERATE: (config.workers, config.max_running_per_worker),
+        Task.ENCODE: (config.encoder_workers, config.max_running_per_encoder),
+    }
+    lanes = {}
+    for task, (addresses, max_running) in workers.items():
+        if addresses:
+            schedule = Schedule(
+                RequestQueue(config.limits),
+                LeaseTable(config.lease_s),
+                Roster(addresses, max_running, boot_clock_s()),
+                load_factor=config.load_factor,
+                no_worker_limit_s=config.no_worker_limit_s,
+            )
+            dispatcher = Dispatcher(schedule, boot_clock_s)
+            lanes[task] = Lane(task=task, schedule=schedule, dispatcher=dispatcher)
+    return lanes
+
+
 def _metrics(
-    config: SchedulerConfig, schedule: Schedule, pressure: CurrentPressure
+    config: SchedulerConfig, lanes: Lanes, pressure: CurrentPressure
 ) -> SchedulerMetrics | None:
     if config.metrics_address is None:
         return None
     from services.scheduler.metrics import SchedulerMetrics  # takes 4 MB
 
     metrics = SchedulerMetrics(config.metrics_address)
-    metrics.watch(schedule, pressure)
+    metrics.watch(lanes, pressure)
     return metrics
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from edgelora.error_tree import EdgeLoraError
 from edgelora.v1.degradation_pb2 import Degradation
 from edgelora.v1.routing_pb2 import Routing
+from services.scheduler.lanes import Task
 from services.scheduler.request import Priority
 
 
@@ -16,6 +17,7 @@ from services.scheduler.request import Priority
 class Acquisition:
     """Filled while the call runs. Nothing the user typed is in it."""
 
+    task: Task
     priority: Priority
     wait_s: float | None = None
     """From the queue to the place, None for who got none."""
@@ -32,9 +34,11 @@ AcquisitionObserver = Callable[[Acquisition], None]
 
 
 @contextmanager
-def told(observe: AcquisitionObserver | None, priority: Priority) -> Iterator[Acquisition]:
+def told(
+    observe: AcquisitionObserver | None, task: Task, priority: Priority
+) -> Iterator[Acquisition]:
     """Tells an observer how what is inside has ended."""
-    acquisition = Acquisition(priority=priority)
+    acquisition = Acquisition(task=task, priority=priority)
     try:
         yield acquisition
     except EdgeLoraError as error:

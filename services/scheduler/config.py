@@ -29,11 +29,17 @@ class SchedulerConfig:
     monitor_address: str
     """MONITOR_ADDRESS: the monitor."""
     workers: Mapping[str, str]
-    """WORKERS: `name=address,...`, the inference workers."""
+    """WORKERS: `name=address,...`, the workers that generate; needed without ENCODER_WORKERS."""
+    encoder_workers: Mapping[str, str]
+    """ENCODER_WORKERS: `name=address,...`, the workers that classify and embed, under names of
+    their own; absent: none."""
     seal_key: bytes = field(repr=False)
     """SEAL_KEY_FILE: file with the node's seal key, one line of at least 32 characters."""
     max_running_per_worker: int
-    """MAX_RUNNING_PER_WORKER: places of each worker, default 16."""
+    """MAX_RUNNING_PER_WORKER: places of each worker that generates, default 16."""
+    max_running_per_encoder: int
+    """MAX_RUNNING_PER_ENCODER: places of each encoder worker, default 64: what waits for its next
+    step."""
     limits: QueueLimits
     """MAX_WAITING_INTERACTIVE, _BACKGROUND, _BATCH (default 256 each): most waiting requests of a
     class. MAX_WAITING_PER_TENANT (default 64): of one tenant in one class. BACKGROUND_AGING (5s),
@@ -62,6 +68,7 @@ class SchedulerConfig:
     def from_env(cls, environ: Mapping[str, str]) -> SchedulerConfig:
         """Reads the settings. Raises ConfigError with a line for each mistake."""
         settings = Settings(environ, PREFIX)
+        encoders = settings.text("ENCODER_WORKERS", "")
 
         def max_waiting(name: str) -> int:
             return settings.integer(name, 256, low=1, high=_MAX_WAITING)
@@ -71,10 +78,14 @@ class SchedulerConfig:
             metrics_address=settings.listen_address("METRICS_ADDRESS"),
             store_address=settings.text("STORE_ADDRESS"),
             monitor_address=settings.text("MONITOR_ADDRESS"),
-            workers=_workers(settings.text("WORKERS")),
+            workers=_workers("WORKERS", settings.text("WORKERS", "" if encoders else None)),
+            encoder_workers=_workers("ENCODER_WORKERS", encoders),
             seal_key=settings.secret_file("SEAL_KEY_FILE"),
             max_running_per_worker=settings.integer(
                 "MAX_RUNNING_PER_WORKER", 16, low=1, high=_MAX_PLACES
+            ),
+            max_running_per_encoder=settings.integer(
+                "MAX_RUNNING_PER_ENCODER", 64, low=1, high=_MAX_PLACES
             ),
             limits=QueueLimits(
                 max_waiting={
@@ -101,16 +112,21 @@ class SchedulerConfig:
             routing=RoutingSettings.read(settings),
         )
         settings.finish()
+        if config.workers.keys() & config.encoder_workers.keys():
+            raise ConfigError(
+                f"{PREFIX}ENCODER_WORKERS must not use a name of {PREFIX}WORKERS: tickets name "
+                "their worker"
+            )
         return config
 
 
-def _workers(text: str) -> Mapping[str, str]:
+def _workers(setting: str, text: str) -> Mapping[str, str]:
     workers: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, address = (part.strip() for part in entry.partition("="))
         if not name or not address or name in workers:
             raise ConfigError(
-                f"{PREFIX}WORKERS must be name=address,... with each name once, "
+                f"{PREFIX}{setting} must be name=address,... with each name once, "
                 "for example cpu0=unix:/run/edgelora/inference.sock"
             )
         workers[name] = address

@@ -31,6 +31,9 @@ class LeaseTable:
     def __len__(self) -> int:
         return len(self._leases)
 
+    def __contains__(self, ticket_id: str) -> bool:
+        return ticket_id in self._leases
+
     def grant(self, request: Request, worker: str, now_s: float) -> Lease:
         """Opens a lease under the request's ticket id."""
         lease = Lease(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -12,12 +12,14 @@ from edgelora.v1.degradation_pb2 import DegradationStep
 from edgelora.v1.routing_pb2 import RoutingReason
 from services.chassis.metrics import Metrics, counter, gauges
 from services.scheduler.acquisition import Acquisition
+from services.scheduler.lanes import Lanes
 from services.scheduler.pressure.current import CurrentPressure
 from services.scheduler.pressure.device import Dimension, PressureLevel
 from services.scheduler.request import Priority
 from services.scheduler.schedule import Schedule
 
 _WAIT_BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
+_TASK_AND_CLASS = ["task", "priority"]
 _DECISION_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1)
 
 
@@ -30,14 +32,14 @@ class SchedulerMetrics(Metrics):
         self._waits = Histogram(
             "edgelora_queue_wait_seconds",
             "Time in the queue of requests that got a place.",
-            ["priority"],
+            _TASK_AND_CLASS,
             buckets=_WAIT_BUCKETS_S,
             registry=registry,
         )
         self._ends = Counter(
             "edgelora_acquisitions_total",
-            "Requests for a place by class and end: granted, left, or the reason of an error.",
-            ["priority", "end"],
+            "Requests for a place by task, class and end: granted, left, or an error's reason.",
+            [*_TASK_AND_CLASS, "end"],
             registry=registry,
         )
         self._refusals = Counter(
@@ -65,28 +67,28 @@ class SchedulerMetrics(Metrics):
             registry=registry,
         )
 
-    def watch(self, schedule: Schedule, pressure: CurrentPressure) -> None:
+    def watch(self, lanes: Lanes, pressure: CurrentPressure) -> None:
         """Says where to read what the scheduler holds."""
 
         def read() -> Iterable[Metric]:
-            yield from _schedule(schedule)
+            yield from _places(lanes)
             yield from _pressure(pressure)
 
         self.read_on_loop(read)
 
     def note_end(self, ended: Acquisition) -> None:
         """Counts one request for a place; an AcquisitionObserver."""
-        priority = ended.priority.name.lower()
+        task, priority = ended.task.name.lower(), ended.priority.name.lower()
         error = ended.error
         if error is not None:
             end = error.reason.lower()
         else:
             end = "left" if ended.wait_s is None else "granted"
-        self._ends.labels(priority, end).inc()
+        self._ends.labels(task, priority, end).inc()
         if error is not None and "rule" in error.metadata:
             self._refusals.labels(error.metadata["rule"], error.metadata.get("step", "")).inc()
         if ended.wait_s is not None:
-            self._waits.labels(priority).observe(ended.wait_s)
+            self._waits.labels(task, priority).observe(ended.wait_s)
         for degradation in ended.degradations:
             step = DegradationStep.Name(degradation.step).removeprefix("DEGRADATION_STEP_")
             self._degradations.labels(step.lower(), degradation.rule).inc()
@@ -96,25 +98,30 @@ class SchedulerMetrics(Metrics):
             self._routing_times.observe(ended.routing.decision_time.ToMicroseconds() / 1e6)
 
 
-def _schedule(schedule: Schedule) -> Iterable[Metric]:
-    queue, leases, workers = schedule.queue, schedule.leases, schedule.roster.all()
-    yield gauges(
+def _places(lanes: Lanes) -> Iterable[Metric]:
+    yield _by_task_and_class(
         "edgelora_queue_waiting",
-        "Requests that wait for a place, by class.",
-        "priority",
-        {each.name.lower(): queue.num_waiting(each) for each in Priority},
+        "Requests that wait for a place, by task and class.",
+        lanes,
+        lambda schedule, priority: schedule.queue.num_waiting(priority),
     )
-    yield gauges(
+    yield _by_task_and_class(
         "edgelora_queue_running",
-        "Requests that hold a place, by class.",
-        "priority",
-        {each.name.lower(): leases.num_running(each) for each in Priority},
+        "Requests that hold a place, by task and class.",
+        lanes,
+        lambda schedule, priority: schedule.leases.num_running(priority),
     )
+    schedules = [lane.schedule for lane in lanes.all()]
+    workers = [worker for schedule in schedules for worker in schedule.roster.all()]
     yield gauges(
         "edgelora_worker_leases",
         "Places of a worker that are held.",
         "worker",
-        {worker.name: leases.num_running_on(worker.name) for worker in workers},
+        {
+            worker.name: schedule.leases.num_running_on(worker.name)
+            for schedule in schedules
+            for worker in schedule.roster.all()
+        },
     )
     yield gauges(
         "edgelora_worker_places",
@@ -131,8 +138,19 @@ def _schedule(schedule: Schedule) -> Iterable[Metric]:
     yield counter(
         "edgelora_leases_expired_total",
         "Places taken back from a gateway that did not renew them.",
-        schedule.num_expired,
+        sum(schedule.num_expired for schedule in schedules),
     )
+
+
+def _by_task_and_class(
+    name: str, meaning: str, lanes: Lanes, count: Callable[[Schedule, Priority], int]
+) -> Metric:
+    family = GaugeMetricFamily(name, meaning, labels=_TASK_AND_CLASS)
+    for lane in lanes.all():
+        for priority in Priority:
+            labels = [lane.task.name.lower(), priority.name.lower()]
+            family.add_metric(labels, count(lane.schedule, priority))
+    return family
 
 
 def _pressure(pressure: CurrentPressure) -> Iterable[Metric]:

@@ -10,6 +10,7 @@ import grpc
 import structlog
 from google.protobuf.duration_pb2 import Duration
 
+from edgelora.adapter_names import AUTO
 from edgelora.errors import AdapterNotFoundError, InvalidRequestError
 from edgelora.v1 import scheduler_service_pb2 as pb
 from edgelora.v1 import scheduler_service_pb2_grpc as rpc
@@ -21,7 +22,7 @@ from services.chassis.claims import open_claim, seal_ticket
 from services.chassis.sealing import Sealer
 from services.chassis.tracing import current_span
 from services.scheduler.acquisition import AcquisitionObserver, told
-from services.scheduler.dispatcher import Dispatcher
+from services.scheduler.lanes import Lane, Lanes, Task
 from services.scheduler.leases import Lease
 from services.scheduler.pace import Answer
 from services.scheduler.pressure.admission import Admitted, PressureAdmission
@@ -30,7 +31,6 @@ from services.scheduler.pressure.ladder import Serving
 from services.scheduler.pressure.messages import restriction_message
 from services.scheduler.request import Priority, Request
 from services.scheduler.routing.auto_selection import AutoSelection
-from services.scheduler.schedule import Schedule
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -40,8 +40,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
-        schedule: Schedule,
+        lanes: Lanes,
         pressure: CurrentPressure,
         admission: PressureAdmission,
         auto: AutoSelection,
@@ -52,8 +51,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         observe: AcquisitionObserver | None = None,
     ) -> None:
         """`ticket_s`: how long a ticket is good for, whatever becomes of its lease."""
-        self._dispatcher = dispatcher
-        self._schedule = schedule
+        self._lanes = lanes
         self._pressure = pressure
         self._admission = admission
         self._auto = auto
@@ -73,11 +71,13 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         priority = _priority(request.priority)
         _require_positive(request, "estimated_tokens")
         _require_positive(request, "max_output_tokens")
-        with told(self._observe, priority) as acquisition:
+        lane = self._lanes.of_task(request.task)
+        _require_no_auto(request, lane.task)
+        with told(self._observe, lane.task, priority) as acquisition:
             asked_at_s = self._clock()
             # An overloaded node, or one without memory, answers at once, without asking the store.
             self._admission.require_class(priority)
-            self._schedule.require_room(priority, claim.tenant_id, asked_at_s)
+            lane.schedule.require_room(priority, claim.tenant_id, asked_at_s)
             selections, routing, admitted = await self._admit(request, claim.tenant_id)
             acquisition.routing, acquisition.degradations = routing, admitted.degradations
             waiting = Request(
@@ -93,14 +93,14 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
                 digests=frozenset(adapter.digest for adapter in admitted.serving.adapters),
             )
             queued_at_s = self._clock()
-            position = self._dispatcher.submit(waiting)
+            position = lane.dispatcher.submit(waiting)
             # A client that leaves while a response is on its way never resumes this generator; the
             # callback runs when the call is over, however it ends.
             context.add_done_callback(
-                lambda _: self._dispatcher.leave(waiting, was_delivered=False)  # type: ignore[arg-type]
+                lambda _: lane.dispatcher.leave(waiting, was_delivered=False)  # type: ignore[arg-type]
             )
             yield _queued(position, admitted, routing)
-            lease = await self._dispatcher.wait(waiting)
+            lease = await lane.dispatcher.wait(waiting)
             acquisition.wait_s = self._clock() - queued_at_s
             waited_from_s = queued_at_s - asked_at_s
             current_span().phase("wait", waited_from_s, waited_from_s + acquisition.wait_s)
@@ -115,14 +115,15 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
                 adapters=[adapter.digest for adapter in admitted.serving.adapters],
                 queue_ms=round(acquisition.wait_s * 1000, 1),
             )
-            yield self._granted(lease, admitted.serving)
-            self._dispatcher.leave(waiting, was_delivered=True)
+            yield self._granted(lane, lease, admitted.serving)
+            lane.dispatcher.leave(waiting, was_delivered=True)
 
     async def Renew(self, request: pb.RenewRequest, context: _Context) -> pb.RenewResponse:
         """Extends the lease of the claim's tenant."""
         claim = self._open_claim(request.claim)
-        self._dispatcher.renew(request.ticket_id, claim.tenant_id)
-        return pb.RenewResponse(lease=self._lease_duration())
+        lane = self._lanes.of_ticket(request.ticket_id)
+        lane.dispatcher.renew(request.ticket_id, claim.tenant_id)
+        return pb.RenewResponse(lease=_lease_duration(lane))
 
     async def Release(self, request: pb.ReleaseRequest, context: _Context) -> pb.ReleaseResponse:
         """Frees the place and settles the tokens served."""
@@ -133,7 +134,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
             num_output_tokens=request.num_output_tokens,
             first_token_s=_seconds(request.time_to_first_token) if has_begun else None,
         )
-        was_running = self._dispatcher.release(
+        was_running = self._lanes.of_ticket(request.ticket_id).dispatcher.release(
             request.ticket_id, claim.tenant_id, used_tokens, answer
         )
         structlog.contextvars.bind_contextvars(was_running=was_running, used_tokens=used_tokens)
@@ -142,7 +143,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
     async def Cancel(self, request: pb.CancelRequest, context: _Context) -> pb.CancelResponse:
         """Takes a waiting request of the claim's tenant out of the queue."""
         claim = self._open_claim(request.claim)
-        was_waiting = self._dispatcher.cancel(claim.tenant_id, request.request_id)
+        was_waiting = self._lanes.cancel(claim.tenant_id, request.request_id)
         return pb.CancelResponse(was_waiting=was_waiting)
 
     async def GetQueues(
@@ -150,13 +151,13 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
     ) -> pb.GetQueuesResponse:
         """Counts what waits and what runs, and tells what the device's state takes away."""
         now_s = self._clock()
-        queue, leases = self._schedule.queue, self._schedule.leases
+        schedules = [lane.schedule for lane in self._lanes.all()]
         return pb.GetQueuesResponse(
             queues=[
                 pb.QueueStatus(
                     priority=PriorityClass.Name(priority),
-                    num_waiting=queue.num_waiting(priority),
-                    num_running=leases.num_running(priority),
+                    num_waiting=sum(each.queue.num_waiting(priority) for each in schedules),
+                    num_running=sum(each.leases.num_running(priority) for each in schedules),
                 )
                 for priority in Priority
             ],
@@ -165,10 +166,12 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
                     name=worker.name,
                     address=worker.address,
                     is_ready=worker.is_ready,
-                    num_running=leases.num_running_on(worker.name),
+                    num_running=lane.schedule.leases.num_running_on(worker.name),
                     max_running=worker.max_running,
+                    task=lane.task,  # type: ignore[arg-type]
                 )
-                for worker in self._schedule.roster.all()
+                for lane in self._lanes.all()
+                for worker in lane.schedule.roster.all()
             ],
             restrictions=[
                 restriction_message(restriction, now_s)
@@ -197,7 +200,7 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
         )
         return claim
 
-    def _granted(self, lease: Lease, serving: Serving) -> pb.AcquireResponse:
+    def _granted(self, lane: Lane, lease: Lease, serving: Serving) -> pb.AcquireResponse:
         granted = lease.request
         ticket = Ticket(
             ticket_id=granted.ticket_id,
@@ -208,20 +211,22 @@ class SchedulerServicer(rpc.SchedulerServiceServicer):
             priority=PriorityClass.Name(granted.priority),
             max_output_tokens=serving.max_output_tokens,
             expires_at_boot_s=lease.granted_at_s + self._ticket_s,
+            task=lane.task,  # type: ignore[arg-type]
         )
         return pb.AcquireResponse(
             granted=pb.Granted(
                 ticket=seal_ticket(self._sealer, ticket),
-                worker_address=self._schedule.roster[lease.worker].address,
+                worker_address=lane.schedule.roster[lease.worker].address,
                 ticket_id=granted.ticket_id,
-                lease=self._lease_duration(),
+                lease=_lease_duration(lane),
             )
         )
 
-    def _lease_duration(self) -> Duration:
-        duration = Duration()
-        duration.FromMilliseconds(round(self._schedule.leases.lease_s * 1000))
-        return duration
+
+def _lease_duration(lane: Lane) -> Duration:
+    duration = Duration()
+    duration.FromMilliseconds(round(lane.schedule.leases.lease_s * 1000))
+    return duration
 
 
 def _queued(position: int, admitted: Admitted, routing: Routing | None) -> pb.AcquireResponse:
@@ -252,6 +257,14 @@ def _priority(value: int) -> Priority:
             "priority must be interactive, background or batch", field="priority"
         )
     return Priority(value)
+
+
+def _require_no_auto(request: pb.AcquireRequest, task: Task) -> None:
+    if task is not Task.GENERATE and any(each.adapter == AUTO for each in request.adapters):
+        raise InvalidRequestError(
+            f"adapters[0].adapter must not be {AUTO}: only generations are routed",
+            field="adapters[0].adapter",
+        )
 
 
 def _require_positive(request: pb.AcquireRequest, field: str) -> None:

@@ -12,6 +12,7 @@ from edgelora.errors import InternalError, ServiceUnavailableError
 from edgelora.v1 import adapter_store_service_pb2 as pb
 from edgelora.v1 import adapter_store_service_pb2_grpc as rpc
 from edgelora.v1.adapter_pb2 import AdapterSelection, ResolvedAdapter
+from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.ticket_pb2 import Sealed
 from services.chassis.channel import call_metadata, translate_errors
 
@@ -37,10 +38,12 @@ class AdapterStore:
         selections: Sequence[AdapterSelection],
         user: str,
         *,
+        task: Task,
         max_rank: int = 0,
     ) -> Resolution:
         """Resolves selections under the claim's tenant; the base model alone needs no store.
 
+        Adapters of another `task` are refused by the store.
         `user` says who of the tenant's people asks; the store forecasts from it, nothing else does.
         Above 0, `max_rank` asks for the version of the highest rank up to it of each adapter that
         has a higher one, where the tenant has such a version.
@@ -51,7 +54,7 @@ class AdapterStore:
         if not selections:
             return Resolution()
         request = pb.ResolveAdaptersRequest(
-            claim=claim, adapters=selections, user=user, max_rank=max_rank
+            claim=claim, adapters=selections, user=user, max_rank=max_rank, task=task
         )
         response = await self._call(self._stub.ResolveAdapters, request)
         if len(response.adapters) != len(selections):

@@ -13,7 +13,9 @@ from services.chassis.channel import open_channel
 from services.chassis.logs import get_logger
 from services.scheduler.roster import Worker
 
-_SERVICE = "edgelora.v1.InferenceService"
+GENERATING_SERVICE = "edgelora.v1.InferenceService"
+ENCODING_SERVICE = "edgelora.v1.EncoderService"
+"""What a worker of each task calls itself in its health."""
 
 
 class _WatchEndedError(Exception):
@@ -24,9 +26,15 @@ class WorkerHealth:
     """Reports every change of a worker's readiness through `on_change(name, is_ready)`."""
 
     def __init__(
-        self, worker: Worker, on_change: Callable[[str, bool], None], *, heartbeat_s: float
+        self,
+        worker: Worker,
+        on_change: Callable[[str, bool], None],
+        *,
+        service: str,
+        heartbeat_s: float,
     ) -> None:
         self._worker = worker
+        self._service = service
         self._on_change = on_change
         self._heartbeat_s = heartbeat_s
         self._is_ready = False
@@ -49,7 +57,7 @@ class WorkerHealth:
                 await asyncio.sleep(self._heartbeat_s / 4)
 
     async def _watch(self, stub: Any) -> None:
-        request = health_pb2.HealthCheckRequest(service=_SERVICE)
+        request = health_pb2.HealthCheckRequest(service=self._service)
         async for response in stub.Watch(request):
             self._report(response.status == health_pb2.HealthCheckResponse.SERVING)
         raise _WatchEndedError

@@ -28,10 +28,13 @@ class StandinStore(AdapterStoreServiceServicer):
         self.num_calls = 0
         self.users: list[str] = []
         """Who asked, for each resolution."""
+        self.tasks: list[int] = []
+        """What for, likewise."""
 
     async def ResolveAdapters(self, request, context):
         self.num_calls += 1
         self.users.append(request.user)
+        self.tasks.append(request.task)
         claim = open_claim(self._sealer, request.claim, boot_clock_s())
         response = pb.ResolveAdaptersResponse()
         for index, selection in enumerate(request.adapters):

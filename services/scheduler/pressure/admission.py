@@ -141,7 +141,11 @@ class PressureAdmission:
     ) -> Resolution:
         ceiling = restrictions.rank_ceiling
         return await self._store.resolve(
-            request.claim, selections, request.user, max_rank=ceiling[0] if ceiling else 0
+            request.claim,
+            selections,
+            request.user,
+            task=request.task,
+            max_rank=ceiling[0] if ceiling else 0,
         )
 
 

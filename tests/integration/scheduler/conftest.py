@@ -19,7 +19,7 @@ from services.chassis.sealing import Sealer, boot_clock_s
 from services.chassis.server import ServiceHost
 from tests.integration.adapter_store.store_process import SEAL_KEY, StoreClient, StoreProcess
 from tests.support.adapter_files import good_adapter
-from tests.support.health_only_worker import make_worker
+from tests.support.health_only_worker import make_encoder_worker, make_worker
 from tests.support.service_process import ServiceProcess
 from tests.support.standin_monitor import WITHOUT_MONITOR
 
@@ -66,6 +66,12 @@ class SchedulerBench:
         await self.serve(host)
         return host
 
+    async def start_encoder_worker(self, name: str):
+        """The same for an encoder."""
+        host = make_encoder_worker(self.address(name))
+        await self.serve(host)
+        return host
+
     def start_worker_process(self, name: str) -> ServiceProcess:
         """A health-only worker that can be killed or paused."""
         address = self.address(name)
@@ -76,7 +82,9 @@ class SchedulerBench:
         worker.wait_until_serving(address)
         return worker
 
-    async def start(self, workers: tuple[str, ...] = ("w0",), **settings: str) -> None:
+    async def start(
+        self, workers: tuple[str, ...] = ("w0",), encoders: tuple[str, ...] = (), **settings: str
+    ) -> None:
         """Starts the scheduler and opens a channel to it."""
         key_file = self._directory / "seal.key"
         key_file.write_bytes(SEAL_KEY)
@@ -86,6 +94,7 @@ class SchedulerBench:
             "MONITOR_ADDRESS": self.address("monitor"),
             **WITHOUT_MONITOR,
             "WORKERS": ",".join(f"{name}={self.address(name)}" for name in workers),
+            "ENCODER_WORKERS": ",".join(f"{name}={self.address(name)}" for name in encoders),
             "SEAL_KEY_FILE": str(key_file),
             **_DEFAULTS,
             **settings,

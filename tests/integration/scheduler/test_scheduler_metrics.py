@@ -44,12 +44,15 @@ async def test_grants_waits_and_places(bench, shown):
     assert values['edgelora_worker_places{worker="w0"}'] == 2
     granted = await bench.acquire()
     values = await shown()
-    assert values['edgelora_queue_running{priority="interactive"}'] == 1
-    assert values['edgelora_queue_running{priority="batch"}'] == 0
+    assert values['edgelora_queue_running{priority="interactive",task="generate"}'] == 1
+    assert values['edgelora_queue_running{priority="batch",task="generate"}'] == 0
     assert values['edgelora_worker_leases{worker="w0"}'] == 1
     assert values['edgelora_worker_ready{worker="w0"}'] == 1
-    assert values['edgelora_acquisitions_total{end="granted",priority="interactive"}'] == 1
-    assert values['edgelora_queue_wait_seconds_count{priority="interactive"}'] == 1
+    assert (
+        values['edgelora_acquisitions_total{end="granted",priority="interactive",task="generate"}']
+        == 1
+    )
+    assert values['edgelora_queue_wait_seconds_count{priority="interactive",task="generate"}'] == 1
     await bench.release(granted)
     assert (await shown())['edgelora_worker_leases{worker="w0"}'] == 0
 
@@ -58,21 +61,26 @@ async def test_refusals_by_reason_and_callers_that_leave(bench, shown):
     await shown(NO_WORKER_LIMIT="1h", MAX_WAITING_PER_TENANT="1")
     call = bench.stub.Acquire(bench.request())
     await call.read()
-    assert (await shown())['edgelora_queue_waiting{priority="interactive"}'] == 1
+    assert (await shown())['edgelora_queue_waiting{priority="interactive",task="generate"}'] == 1
     await refused(bench, QueueFullError)
     call.cancel()
-    left = 'edgelora_acquisitions_total{end="left",priority="interactive"}'
+    left = 'edgelora_acquisitions_total{end="left",priority="interactive",task="generate"}'
     while left not in (values := await shown()):
         pass
-    assert values['edgelora_acquisitions_total{end="queue_full",priority="interactive"}'] == 1
-    assert values['edgelora_queue_waiting{priority="interactive"}'] == 0
+    assert (
+        values[
+            'edgelora_acquisitions_total{end="queue_full",priority="interactive",task="generate"}'
+        ]
+        == 1
+    )
+    assert values['edgelora_queue_waiting{priority="interactive",task="generate"}'] == 0
     remaining = bench.request(tenant_id="b")
     remaining.remaining.FromMilliseconds(50)
     with pytest.raises(DeadlineExceededError), translate_errors():
         async for _ in bench.stub.Acquire(remaining):
             pass
-    name = 'edgelora_acquisitions_total{end="deadline_exceeded",priority="interactive"}'
-    assert (await shown())[name] == 1
+    late = '{end="deadline_exceeded",priority="interactive",task="generate"}'
+    assert (await shown())[f"edgelora_acquisitions_total{late}"] == 1
 
 
 async def test_rules_in_force_refusals_and_degradations_by_rule(bench, shown):

@@ -62,3 +62,17 @@ def test_every_mistake_is_reported():
         )
     for name in ("ADDRESS", "STORE_ADDRESS", "WORKERS", "SEAL_KEY_FILE", "LEASE", "COLOUR"):
         assert f"EDGELORA_SCHEDULER_{name}" in str(caught.value)
+
+
+def test_workers_of_either_task_are_enough(environ):
+    del environ["EDGELORA_SCHEDULER_WORKERS"]
+    environ["EDGELORA_SCHEDULER_ENCODER_WORKERS"] = "enc0=unix:/run/e0.sock"
+    config = SchedulerConfig.from_env(environ)
+    assert config.workers == {}
+    assert config.encoder_workers == {"enc0": "unix:/run/e0.sock"}
+
+
+def test_workers_of_both_tasks_have_names_of_their_own(environ):
+    environ["EDGELORA_SCHEDULER_ENCODER_WORKERS"] = "cpu0=unix:/run/e0.sock"
+    with pytest.raises(ConfigError, match="ENCODER_WORKERS must not use a name of"):
+        SchedulerConfig.from_env(environ)
