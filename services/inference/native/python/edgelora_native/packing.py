@@ -6,8 +6,9 @@ Layout, little-endian (src/packed_file.h reads it):
                   vocab_size, hidden_size, num_layers, num_heads, num_kv_heads, head_size,
                   feed_forward_size, max_context_tokens (u32 each), norm_epsilon,
                   attention_factor (f32 each), bytes of the file (u64)
-    table         one entry a tensor: kind (0 absent, 1 float32, 2 4-bit, 3 8-bit), rows, columns,
-                  0 (u32 each), offset and bytes (u64 each)
+    table         one entry a tensor: kind (0 absent, 1 float32, 2 4-bit, 3 8-bit, 4 to 6
+                  symmetric of so many bits, 7 bfloat16), rows, columns, 0 (u32 each), offset and
+                  bytes (u64 each)
     data          every tensor at a multiple of 64, then a page the kernels may prefetch from
 
 Tensors: head, final norm, embedding (absent when it is the head), inverse rotary frequencies; then
@@ -25,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgelora_native.matrices import GROUP, LANES, Matrix, Matrix4, concatenate, interleave_blocks
+from edgelora_native.matrices import GROUP, LANES, Matrix, concatenate, interleave_blocks
 
 FORMAT_VERSION = 1
 _MAGIC = b"EDGELORA"
@@ -35,7 +36,7 @@ _ALIGNMENT = 64
 _PAGE = 4096
 _NUM_MODEL_TENSORS = 4
 _NUM_LAYER_TENSORS = 9
-_KIND_FLOAT, _KIND_4, _KIND_8 = 1, 2, 3
+_KIND_ABSENT, _KIND_FLOAT = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,15 +108,14 @@ def write_packed(
 
         def put(tensor: Matrix | NDArray[np.float32] | None) -> None:
             if tensor is None:
-                table.append(_ENTRY.pack(0, 0, 0, 0, 0, 0))
+                table.append(_ENTRY.pack(_KIND_ABSENT, 0, 0, 0, 0, 0))
                 return
             file.seek(-(-file.tell() // _ALIGNMENT) * _ALIGNMENT)
             if isinstance(tensor, np.ndarray):
                 kind, rows, columns = _KIND_FLOAT, 1, tensor.size
                 data = tensor.astype("<f4").tobytes()
             else:
-                kind = _KIND_4 if isinstance(tensor, Matrix4) else _KIND_8
-                rows, columns = len(tensor.scale), tensor.scale.shape[1] * GROUP
+                kind, (rows, columns) = tensor.kind, tensor.shape
                 data = tensor.blocks().tobytes()
             table.append(_ENTRY.pack(kind, rows, columns, 0, file.tell(), len(data)))
             file.write(data)
