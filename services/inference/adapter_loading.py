@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from typing import Any, Generic
 
 from edgelora.errors import (
     AdapterIncompatibleError,
@@ -18,20 +18,19 @@ from edgelora.v1.adapter_store_service_pb2 import WarmUp
 from edgelora.v1.ticket_pb2 import Sealed, Ticket
 from services.chassis.logs import get_logger
 from services.chassis.tracing import inside, remembered
-from services.inference.adapter_source import AdapterSource
 from services.inference.engine.adapter_slots import Eviction
-from services.inference.engine.engine import Engine
-from services.inference.engine.fetched_adapter import FetchedAdapter, FinishedLoad
+from services.inference.engine.fetched_adapter import FinishedLoad
 from services.inference.engine.sequence import Priority
 from services.inference.refusals import Refusals
 from services.inference.residency_events import ResidencyEvents
+from services.inference.slot_engine import AdapterFetcher, FetchedT, SlotEngine
 from services.inference.validation import to_priority
 
 _ADAPTER_FAULTS = (AdapterRejectedError, AdapterIncompatibleError, DataCorruptError, InternalError)
 """Faults another try soon would meet again."""
 
 
-class AdapterLoading:
+class AdapterLoading(Generic[FetchedT]):
     """Implements the engine's `EngineObserver`.
 
     The engine asks for a digest once until it is answered, so every fetch for a request is the only
@@ -40,8 +39,8 @@ class AdapterLoading:
 
     def __init__(
         self,
-        engine: Engine,
-        source: AdapterSource,
+        engine: SlotEngine[FetchedT],
+        source: AdapterFetcher[FetchedT],
         refusals: Refusals,
         events: ResidencyEvents,
         *,
@@ -58,7 +57,7 @@ class AdapterLoading:
         self._on_engine_died = on_engine_died
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
-        self._warm_ups: dict[str, asyncio.Task[FetchedAdapter | None]] = {}
+        self._warm_ups: dict[str, asyncio.Task[FetchedT | None]] = {}
 
     def check(self, tenant_id: str, digests: tuple[str, ...]) -> None:
         """Raises the error of an adapter that was refused to the tenant a short while ago."""
@@ -142,16 +141,14 @@ class AdapterLoading:
             get_logger().info("adapter_fetched", digest=digest, fetch_ms=fetch_ms)
             self._engine.adapter_ready(digest, fetched)
 
-    async def _fetch_ahead(self, digest: str, permit: Sealed) -> FetchedAdapter | None:
+    async def _fetch_ahead(self, digest: str, permit: Sealed) -> FetchedT | None:
         try:
             return await self._source.fetch(digest, permit)
         except Exception as error:  # noqa: BLE001 - nobody waits for it yet, a request will meet it
             get_logger().warning("warm_up_failed", digest=digest, error=type(error).__name__)
             return None
 
-    async def _finish_warm_up(
-        self, wish: WarmUp, fetching: asyncio.Task[FetchedAdapter | None]
-    ) -> None:
+    async def _finish_warm_up(self, wish: WarmUp, fetching: asyncio.Task[FetchedT | None]) -> None:
         try:
             fetched = await asyncio.shield(fetching)
         finally:

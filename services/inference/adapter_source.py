@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
@@ -19,31 +16,22 @@ from edgelora.adapter_format import (
 )
 from edgelora.adapter_format.tensor_file import Buffer
 from edgelora.errors import DataCorruptError, EdgeLoraError
-from edgelora.v1.adapter_pb2 import AdapterCertificate
-from edgelora.v1.adapter_store_service_pb2 import AdapterFile, FetchAdapterRequest, SharedLocation
-from edgelora.v1.adapter_store_service_pb2_grpc import AdapterStoreServiceStub
+from edgelora.v1.adapter_store_service_pb2 import AdapterFile
 from edgelora.v1.ticket_pb2 import Sealed
 from services.chassis.base_model import BaseModel
-from services.chassis.channel import call_metadata, translate_errors
+from services.inference.adapter_transport import AdapterTransport, ReceivedFiles
 from services.inference.backends.base import EncodedAdapter, LoadableAdapter
 from services.inference.certificates import encoded_file_hash, to_reference
 from services.inference.encoded_blobs import check_encoded
 from services.inference.engine.fetched_adapter import FetchCost, FetchedAdapter
-from services.inference.low_priority import lower_thread_priority
-from services.inference.shared_blobs import map_blob
 
 _HEADER_ROOM_BYTES = 4 * 2**20
 
 
-@dataclass(slots=True)
-class _Received:
-    """What the store has sent: where the files are, or the files."""
-
-    location: SharedLocation | None = None
-    certificate: AdapterCertificate | None = None
-    remote_s: float = 0.0
-    files: dict[int, Buffer] = field(default_factory=dict)
-    """By AdapterFile."""
+def max_factor_bytes(model: BaseModel, max_rank: int) -> int:
+    """The most a file of LoRA factors for all modules of a model has, in float32."""
+    features = sum(sum(shape) for shape in model.targets.values())
+    return model.num_layers * features * max_rank * 4 + _HEADER_ROOM_BYTES
 
 
 class AdapterSource:
@@ -58,21 +46,18 @@ class AdapterSource:
         timeout_s: float,
         shared_directory: Path | None = None,
     ) -> None:
-        self._stub = AdapterStoreServiceStub(channel)  # type: ignore[no-untyped-call]
         self._model = model
         self._max_rank = max_rank
-        self._timeout_s = timeout_s
-        self._shared_directory = shared_directory
-        features = sum(sum(shape) for shape in model.targets.values())
-        max_weights_bytes = model.num_layers * features * max_rank * 4 + _HEADER_ROOM_BYTES
-        self._max_bytes = {
-            AdapterFile.ADAPTER_FILE_CONFIG: MAX_CONFIG_BYTES,
-            AdapterFile.ADAPTER_FILE_WEIGHTS: max_weights_bytes,
-            AdapterFile.ADAPTER_FILE_ENCODED: max_weights_bytes,
-        }
-        self._urgent_thread, self._patient_thread = (
-            ThreadPoolExecutor(1, thread_name_prefix=name, initializer=lower_thread_priority)
-            for name in ("adapter-reader", "patient-reader")
+        max_weights_bytes = max_factor_bytes(model, max_rank)
+        self._transport = AdapterTransport(
+            channel,
+            {
+                AdapterFile.ADAPTER_FILE_CONFIG: MAX_CONFIG_BYTES,
+                AdapterFile.ADAPTER_FILE_WEIGHTS: max_weights_bytes,
+                AdapterFile.ADAPTER_FILE_ENCODED: max_weights_bytes,
+            },
+            timeout_s=timeout_s,
+            shared_directory=shared_directory,
         )
 
     async def fetch(
@@ -85,57 +70,19 @@ class AdapterSource:
         the digest says, AdapterRejectedError or AdapterIncompatibleError when they can not be
         served, and what the store raises.
         """
-        started_s = time.perf_counter()
-        received = await self._receive(digest, ticket)
-        fetch_s = time.perf_counter() - started_s - received.remote_s
-        loop = asyncio.get_running_loop()
-        thread = self._urgent_thread if is_urgent else self._patient_thread
-        return await loop.run_in_executor(thread, self._check, digest, received, max(0.0, fetch_s))
+        return await self._transport.fetch(digest, ticket, self._check, is_urgent=is_urgent)
 
     def close(self) -> None:
         """Ends the reader threads."""
-        for thread in (self._urgent_thread, self._patient_thread):
-            thread.shutdown(wait=False, cancel_futures=True)
+        self._transport.close()
 
-    async def _receive(self, digest: str, ticket: Sealed) -> _Received:
-        request = FetchAdapterRequest(
-            ticket=ticket,
-            digest=digest,
-            can_read_shared_directory=self._shared_directory is not None,
-        )
-        received = _Received()
-        parts: dict[int, bytearray] = {}
-        call = self._stub.FetchAdapter(request, timeout=self._timeout_s, metadata=call_metadata())
-        try:
-            with translate_errors():
-                async for response in call:
-                    if response.HasField("certificate"):
-                        received.certificate = response.certificate
-                    received.remote_s += response.remote_s
-                    if response.HasField("location"):
-                        received.location = response.location
-                        continue
-                    chunk = response.chunk
-                    part = parts.setdefault(chunk.file, bytearray())
-                    if len(part) + len(chunk.data) > self._max_bytes.get(chunk.file, 0):
-                        raise DataCorruptError("the store sent more than an adapter can hold")
-                    part += chunk.data
-        finally:
-            call.cancel()
-        received.files.update(parts)
-        return received
-
-    def _check(self, digest: str, received: _Received, fetch_s: float) -> FetchedAdapter:
+    def _check(self, digest: str, received: ReceivedFiles) -> FetchedAdapter:
         started_s = time.perf_counter()
-        if received.location is not None:
-            received.files = self._map(received.location)
-        mapped_s = time.perf_counter()
-        files = received.files
-        encoded = files.get(AdapterFile.ADAPTER_FILE_ENCODED)
+        encoded = received.files.get(AdapterFile.ADAPTER_FILE_ENCODED)
         adapter: LoadableAdapter
         form = ""
         if encoded is None:
-            adapter = self._assemble(digest, files)
+            adapter = self._assemble(digest, received.files)
         else:
             location, certificate = received.location, received.certificate
             form = location.encoded_blob if location else encoded_file_hash(certificate)
@@ -145,27 +92,13 @@ class AdapterSource:
             adapter,
             to_reference(received.certificate, self._model.vocab_size),
             FetchCost(
-                bytes_read=sum(map(len, files.values())),
+                bytes_read=received.num_bytes,
                 remote_s=received.remote_s,
-                fetch_s=fetch_s + mapped_s - started_s,
-                check_s=time.perf_counter() - mapped_s,
+                fetch_s=received.fetch_s,
+                check_s=time.perf_counter() - started_s,
             ),
             form,
         )
-
-    def _map(self, location: SharedLocation) -> dict[int, Buffer]:
-        if self._shared_directory is None:
-            raise DataCorruptError("the store named a file where none can be read")
-        names = {AdapterFile.ADAPTER_FILE_ENCODED: location.encoded_blob}
-        if not location.encoded_blob:
-            names = {
-                AdapterFile.ADAPTER_FILE_CONFIG: location.config_blob,
-                AdapterFile.ADAPTER_FILE_WEIGHTS: location.weights_blob,
-            }
-        return {
-            file: map_blob(self._shared_directory, name, self._max_bytes[file])
-            for file, name in names.items()
-        }
 
     def _assemble(self, digest: str, files: dict[int, Buffer]) -> AdapterWeights:
         config = bytes(files.get(AdapterFile.ADAPTER_FILE_CONFIG, b""))

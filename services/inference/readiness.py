@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from services.chassis.logs import get_logger
 from services.inference.engine.engine import Engine
 from services.inference.engine.sequence import StopConditions
+from services.inference.slot_engine import SteppingEngine
 
 _CHECK_INTERVAL_S = 0.5
 
@@ -27,7 +28,7 @@ class ReadinessWatch:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SteppingEngine,
         set_ready: Callable[[bool], Awaitable[None]],
         *,
         stall_limit_s: float,

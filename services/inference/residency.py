@@ -21,10 +21,10 @@ from edgelora.v1.adapter_store_service_pb2 import (
 from edgelora.v1.adapter_store_service_pb2_grpc import AdapterStoreServiceStub
 from services.chassis.channel import translate_errors
 from services.chassis.logs import get_logger
-from services.inference.engine.engine import Engine
 from services.inference.engine.fetched_adapter import FinishedLoad
 from services.inference.refusals import Refusals
 from services.inference.residency_events import ResidencyEvents
+from services.inference.slot_engine import ReportedEngine
 
 _TIMEOUT_S = 2.0
 
@@ -35,7 +35,7 @@ class ResidencyReporter:
     def __init__(
         self,
         channel: grpc.aio.Channel,
-        engine: Engine,
+        engine: ReportedEngine,
         refusals: Refusals,
         events: ResidencyEvents,
         *,

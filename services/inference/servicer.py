@@ -14,6 +14,7 @@ from edgelora.errors import PermissionDeniedError
 from edgelora.v1 import inference_service_pb2 as pb
 from edgelora.v1 import inference_service_pb2_grpc as rpc
 from edgelora.v1.adapter_pb2 import AdapterStrength
+from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.ticket_pb2 import Sealed, Ticket
 from services.chassis.base_model import BaseModel
 from services.chassis.claims import open_claim, open_ticket
@@ -24,6 +25,7 @@ from services.inference.adapter_loading import AdapterLoading
 from services.inference.constraints.compiler import ConstraintCompiler
 from services.inference.engine.engine import Engine
 from services.inference.engine.events import Admitted, Completed, TextDelta, Worked
+from services.inference.engine.fetched_adapter import FetchedAdapter
 from services.inference.engine.sequence import Priority
 from services.inference.engine.token_bytes import TokenBytes
 from services.inference.generation_observer import GenerationObserver
@@ -58,7 +60,7 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         engine: Engine,
         encoder: PromptEncoder,
         constraints: ConstraintCompiler,
-        loading: AdapterLoading,
+        loading: AdapterLoading[FetchedAdapter],
         model: BaseModel,
         sealer: Sealer,
         *,
@@ -243,4 +245,6 @@ class InferenceServicer(rpc.InferenceServiceServicer):
         ticket = open_ticket(self._sealer, sealed, self._boot_clock())
         if ticket.worker != self._worker:
             raise PermissionDeniedError("the ticket is for another worker")
+        if ticket.task not in (Task.TASK_UNSPECIFIED, Task.TASK_GENERATE):
+            raise PermissionDeniedError("the ticket is for another task")
         return ticket

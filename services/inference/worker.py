@@ -21,6 +21,7 @@ from services.inference.config import PREFIX, InferenceConfig
 from services.inference.constraints.compiler import ConstraintCompiler
 from services.inference.engine.adapter_slots import SlotBudgetError
 from services.inference.engine.engine import Engine
+from services.inference.engine.fetched_adapter import FetchedAdapter
 from services.inference.engine_config import make_engine_config
 from services.inference.prompt_encoder import PromptEncoder
 from services.inference.readiness import ReadinessWatch, generate_one_token
@@ -175,7 +176,7 @@ def _metrics(config: InferenceConfig, model: BaseModel) -> WorkerMetrics | None:
     )
 
 
-async def _start(engine: Engine, loading: AdapterLoading) -> None:
+async def _start(engine: Engine, loading: AdapterLoading[FetchedAdapter]) -> None:
     try:
         await engine.start(loading)
     except SlotBudgetError as error:
