@@ -1,7 +1,4 @@
-"""What a request for classes or embeddings may hold: checked by the gateway and by the worker.
-
-As generation_limits.py: pure, and nothing the caller wrote is repeated.
-"""
+"""What a request to an encoder may hold: the one list, checked by the gateway and by the worker."""
 
 from __future__ import annotations
 
@@ -10,22 +7,25 @@ from collections.abc import Sequence
 from edgelora.errors import InvalidRequestError
 
 MAX_TEXTS = 64
-MAX_TEXT_CHARS = 32768
-"""Far more than an encoder's context; what is beyond that is cut."""
+MAX_TEXT_CHARS = 100_000
+"""Far more than any encoder reads: what is longer was sent by mistake."""
+MAX_TOP_LABELS = 1000
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Checks how many texts there are and how long each is. Raises InvalidRequestError."""
+    """Checks what is to be encoded. Raises InvalidRequestError, which repeats nothing of it."""
     if not 1 <= len(texts) <= MAX_TEXTS:
-        raise InvalidRequestError(f"texts must hold 1 to {MAX_TEXTS} texts", field="texts")
+        raise _invalid("texts", f"must hold 1 to {MAX_TEXTS} texts: send the rest by itself")
     for index, text in enumerate(texts):
         if not 1 <= len(text) <= MAX_TEXT_CHARS:
-            field = f"texts[{index}]"
-            rule = f"must have 1 to {MAX_TEXT_CHARS} characters"
-            raise InvalidRequestError(f"{field} {rule}", field=field)
+            raise _invalid(f"texts[{index}]", f"must have 1 to {MAX_TEXT_CHARS} characters")
 
 
-def check_top_labels(count: int) -> None:
-    """Checks how many labels are wanted for each text. Raises InvalidRequestError."""
-    if count < 1:
-        raise InvalidRequestError("top_labels must be at least 1", field="top_labels")
+def check_top_labels(number: int) -> None:
+    """Checks how many labels are asked for. Raises InvalidRequestError."""
+    if number > MAX_TOP_LABELS:
+        raise _invalid("top_labels", f"must be at most {MAX_TOP_LABELS}")
+
+
+def _invalid(field: str, rule: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{field} {rule}", field=field)
