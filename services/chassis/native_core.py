@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 _PACKAGE = "edgelora_native"
 _PARTS = (_PACKAGE, f"{_PACKAGE}.matrices", f"{_PACKAGE}.packing")
-_INTERFACE = 4
+_INTERFACE = 5
 _DAMAGES = (ImportError, OSError, AttributeError, SyntaxError, ValueError)
 """What importing a package raises of which a file is missing, cut or of another kind."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from edgelora_native.matrices import Matrix, quantise4, quantise8
+from edgelora_native.matrices import Matrix, quantise4, quantise8, quantise_symmetric, to_half
 from edgelora_native.packing import Layer, ModelShape, write_packed
 
 LLAMA = ModelShape(
@@ -45,8 +47,39 @@ SMALLEST = ModelShape(
 )
 
 
-def write_model(path: Path, shape: ModelShape, *, is_qwen: bool) -> None:
-    """Packs random weights; Qwen models have biases, norms of query and key, and an untied head."""
+Rounding = Callable[[np.ndarray], Matrix]
+PRODUCTS = ("head", "embedding", "qkv", "output", "gate_up", "down")
+
+_SYMMETRIC = {bits: partial(quantise_symmetric, bits=bits) for bits in (4, 5, 6)}
+_4 = dict.fromkeys(PRODUCTS, quantise4)
+LLAMA_KINDS: Mapping[str, Rounding] = {**_4, "head": quantise8}
+QWEN_KINDS: Mapping[str, Rounding] = {**LLAMA_KINDS, "qkv": quantise8}
+SYMMETRIC_KINDS: Mapping[str, Rounding] = {
+    "head": _SYMMETRIC[6],
+    "embedding": _SYMMETRIC[4],
+    "qkv": _SYMMETRIC[5],
+    "output": _SYMMETRIC[4],
+    "gate_up": _SYMMETRIC[6],
+    "down": _SYMMETRIC[5],
+}
+HALF_KINDS: Mapping[str, Rounding] = {
+    **dict.fromkeys(PRODUCTS, to_half),
+    "embedding": _SYMMETRIC[5],
+}
+SMALLEST_QWEN_KINDS: Mapping[str, Rounding] = {
+    **SYMMETRIC_KINDS,
+    "embedding": to_half,
+    "down": to_half,
+}
+
+
+def write_model(
+    path: Path, shape: ModelShape, kinds: Mapping[str, Rounding], *, is_qwen: bool
+) -> None:
+    """Packs random weights, those of PRODUCTS in their kinds.
+
+    Qwen models have biases, norms of query and key, and an untied head.
+    """
     rng = np.random.default_rng(5)
 
     def values(*sizes: int) -> np.ndarray:
@@ -58,21 +91,16 @@ def write_model(path: Path, shape: ModelShape, *, is_qwen: bool) -> None:
     def layer() -> Layer:
         hidden, inner = shape.hidden_size, shape.feed_forward_size
         query, key = shape.num_heads * shape.head_size, shape.num_kv_heads * shape.head_size
-
-        def attention(rows: int, columns: int) -> Matrix:
-            weights = values(rows, columns)
-            return quantise8(weights) if is_qwen else quantise4(weights)
-
         return Layer(
             attention_norm=norm(hidden),
-            query=attention(query, hidden),
-            key=attention(key, hidden),
-            value=attention(key, hidden),
-            output=quantise4(values(hidden, query)),
+            query=kinds["qkv"](values(query, hidden)),
+            key=kinds["qkv"](values(key, hidden)),
+            value=kinds["qkv"](values(key, hidden)),
+            output=kinds["output"](values(hidden, query)),
             feed_forward_norm=norm(hidden),
-            gate=quantise4(values(inner, hidden)),
-            up=quantise4(values(inner, hidden)),
-            down=quantise4(values(hidden, inner)),
+            gate=kinds["gate_up"](values(inner, hidden)),
+            up=kinds["gate_up"](values(inner, hidden)),
+            down=kinds["down"](values(hidden, inner)),
             qkv_bias=values(query + 2 * key) if is_qwen else None,
             query_norm=norm(shape.head_size) if is_qwen else None,
             key_norm=norm(shape.head_size) if is_qwen else None,
@@ -83,23 +111,25 @@ def write_model(path: Path, shape: ModelShape, *, is_qwen: bool) -> None:
     write_packed(
         path,
         shape,
-        head=quantise8(head),
+        head=kinds["head"](head),
         final_norm=norm(shape.hidden_size),
-        embedding=quantise4(values(*head.shape)) if is_qwen else None,
+        embedding=kinds["embedding"](values(*head.shape)) if is_qwen else None,
         inverse_frequencies=(1.0 / 10000.0**pairs).astype(np.float32),
         layers=[layer() for _ in range(shape.num_layers)],
     )
 
 
 def main(folder: Path) -> None:
-    """Writes llama, qwen and the two smallest ones, which seed the fuzzers."""
-    for name, shape, is_qwen in (
-        ("llama", LLAMA, False),
-        ("qwen", QWEN, True),
-        ("smallest-llama", SMALLEST, False),
-        ("smallest-qwen", SMALLEST, True),
+    """Writes models of every kind of matrix, and the two smallest ones, which seed the fuzzers."""
+    for name, shape, kinds, is_qwen in (
+        ("llama", LLAMA, LLAMA_KINDS, False),
+        ("qwen", QWEN, QWEN_KINDS, True),
+        ("symmetric", LLAMA, SYMMETRIC_KINDS, False),
+        ("half", QWEN, HALF_KINDS, True),
+        ("smallest-llama", SMALLEST, LLAMA_KINDS, False),
+        ("smallest-qwen", SMALLEST, SMALLEST_QWEN_KINDS, True),
     ):
-        write_model(folder / f"{name}.edgelora", shape, is_qwen=is_qwen)
+        write_model(folder / f"{name}.edgelora", shape, kinds, is_qwen=is_qwen)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,15 @@
 // The C interface: exceptions end here.
-#include <cstdio>
-#include <exception>
-#include <new>
-
 #include "edgelora_native.h"
 #include "engine.h"
 #include "error.h"
+#include "guarded.h"
 
 struct el_engine {
   el_engine(const char* path, const el_limits& limits) : engine(path, limits) {}
   edgelora::Engine engine;
 };
 
-namespace {
-
-template <typename F>
-int guarded(char* error, size_t error_size, F&& f) {
-  try {
-    f();
-    return 0;
-  } catch (const std::bad_alloc&) {
-    std::snprintf(error, error_size, "%s", "out of memory");
-  } catch (const std::exception& failure) {
-    std::snprintf(error, error_size, "%s", failure.what());
-  }
-  return -1;
-}
-
-}  // namespace
+using edgelora::guarded;
 
 extern "C" {
 

@@ -8,13 +8,11 @@
 #include <limits>
 
 #include "error.h"
-#include "half.h"
 
 namespace edgelora {
 namespace {
 
 constexpr int kRowChunk = 32;        // rows whose intermediate results stay in the first cache
-constexpr int kShrinkRows = kMaxRunRows;
 constexpr int kLogitBlocks = 8;      // blocks of 16 vocabulary entries in one unit
 constexpr int kMaxUnitOutputs = 512; // outputs of one unit in all other products
 constexpr int kUnitsPerThread = 2;   // when few rows make units of many outputs
@@ -26,9 +24,18 @@ constexpr int kLayerPhases = 11;
 
 int as_int(uint32_t x) { return static_cast<int>(x); }
 size_t as_size(int x) { return static_cast<size_t>(x); }
-int num_rank_blocks(int rank) { return (rank + kLanes - 1) / kLanes; }
 
 }  // namespace
+
+LoraShape lora_shape(const PackedHeader& shape) {
+  const int hidden = as_int(shape.hidden_size);
+  const int query = as_int(shape.num_heads * shape.head_size);
+  const int kv = as_int(shape.num_kv_heads * shape.head_size);
+  const int inner = as_int(shape.feed_forward_size);
+  return {as_int(shape.num_layers),
+          {{query, hidden}, {kv, hidden}, {kv, hidden}, {hidden, query}, {inner, hidden},
+           {inner, hidden}, {hidden, inner}}};
+}
 
 Engine::Engine(const std::string& path, const el_limits& limits)
     : file_(path),
@@ -46,7 +53,8 @@ Engine::Engine(const std::string& path, const el_limits& limits)
   require(limits.max_step_tokens >= 1 && limits.max_step_tokens <= 1 << 16,
           "max_step_tokens is out of range");
   require(limits.num_threads >= 1 && limits.num_threads <= 256, "num_threads is out of range");
-  slots_ = std::make_unique<LoraSlots>(shape_, limits.max_loras, limits.max_lora_rank);
+  slots_ = std::make_unique<LoraSlots>(lora_shape(shape_), limits.max_loras, limits.max_lora_rank);
+  lora_ = std::make_unique<LoraProducts>(kernels_, *slots_);
 
   sampler_ = std::make_unique<Sampler>(kernels_, as_int(shape_.vocab_size), limits.num_threads);
 
@@ -66,6 +74,9 @@ Engine::Engine(const std::string& path, const el_limits& limits)
     act_.sums[i].resize(groups);
     act_.quantised[i] = {act_.values[i].data(), act_.scales[i].data(), act_.scaled_sums[i].data(),
                          act_.sums[i].data(), widths[i] / kGroup};
+    if (!file_.has(TensorKind::kBf16)) continue;
+    act_.floats[i].resize(groups * kGroup);
+    act_.quantised[i].floats = act_.floats[i].data();
   }
   scratch_.resize(as_size(limits.num_threads));
   for (Scratch& scratch : scratch_) {
@@ -106,8 +117,7 @@ void Engine::set_threads(int count) {
 
 void Engine::forward(const el_batch& batch, float* logits) {
   const Step step(batch, shape_, limits_, *slots_, kernels_.query_tile);
-  shrunk_.resize(std::max(shrunk_.size(), 3 * step.entries.size() *
-                                              as_size(num_rank_blocks(limits_.max_lora_rank))));
+  lora_->begin_step(step.adapters);
   const size_t context =
       as_size((step.longest_context + EL_BLOCK_TOKENS - 1) / EL_BLOCK_TOKENS * EL_BLOCK_TOKENS);
   for (Scratch& scratch : scratch_) {
@@ -134,38 +144,14 @@ void Engine::forward(const el_batch& batch, float* logits) {
 void Engine::embed(Team& team, const Step& step) {
   const TensorEntry& separate = file_.model_tensor(kEmbedding);
   const TensorEntry& table =
-      separate.kind == static_cast<uint32_t>(TensorKind::kAbsent) ? file_.model_tensor(kHead)
-                                                                  : separate;
-  const bool is_q4 = table.kind == static_cast<uint32_t>(TensorKind::kQ4);
-  const size_t group_bytes = is_q4 ? kQ4GroupBytes : kQ8GroupBytes;
+      separate.kind == TensorKind::kAbsent ? file_.model_tensor(kHead) : separate;
   const int groups = as_int(shape_.hidden_size) / kGroup;
   const int half = as_int(shape_.head_size) / 2;
   const float* frequencies = file_.floats(file_.model_tensor(kInverseFrequencies));
   team.each(step.num_rows(), [&](int r) {
     const Row& row = step.rows[as_size(r)];
-    const uint8_t* w = file_.bytes(table) +
-                       as_size(row.token / kLanes) * as_size(groups) * group_bytes;
-    const int lane = row.token % kLanes;
-    float* out = act_.hidden.data() + as_size(r) * shape_.hidden_size;
-    for (int g = 0; g < groups; g++, w += group_bytes) {
-      uint16_t scale_half;
-      std::memcpy(&scale_half, w + 2 * lane, 2);
-      const float scale = half_to_float(scale_half);
-      if (is_q4) {
-        uint16_t minimum_half;
-        std::memcpy(&minimum_half, w + 32 + 2 * lane, 2);
-        const float minimum = half_to_float(minimum_half);
-        for (int i = 0; i < kGroup; i++) {
-          const uint8_t byte = w[64 + 64 * (i / 8) + 4 * lane + i % 4];
-          const int nibble = i % 8 < 4 ? byte & 15 : byte >> 4;
-          out[g * kGroup + i] = scale * static_cast<float>(nibble) + minimum;
-        }
-      } else {
-        for (int i = 0; i < kGroup; i++)
-          out[g * kGroup + i] =
-              scale * static_cast<float>(w[32 + 64 * (i / 4) + 4 * lane + i % 4] - 128);
-      }
-    }
+    dequantise_row(table.kind, file_.block(table, as_size(row.token / kLanes)), row.token % kLanes,
+                   groups, act_.hidden.data() + as_size(r) * shape_.hidden_size);
     for (int i = 0; i < half; i++) {
       const float angle = static_cast<float>(row.position) * frequencies[i];
       act_.cosines[as_size(r * half + i)] = std::cos(angle) * shape_.attention_factor;
@@ -188,71 +174,15 @@ void Engine::normalise(Team& team, const Step& step, const TensorEntry& weight) 
   });
 }
 
-// The first factor of all adapters of the step: shrunk = weight * scaling * A x. Base products go
-// on beside it; only what expands the results has to wait.
-Engine::Team::Pending Engine::shrink_adapters(Team& team, const Step& step, uint32_t layer, const int* modules,
-                             int num_modules, Input input) {
-  int largest_rank = 0;
-  for (const int32_t slot : step.held_slots())
-    for (int m = 0; m < num_modules; m++)
-      largest_rank = std::max(largest_rank, slots_->module(slot, as_int(layer), modules[m]).rank);
-  if (largest_rank == 0) return {};
-  const int rank_blocks = num_rank_blocks(largest_rank);
-  const int parts = static_cast<int>(step.runs.size());
-  return team.begin(parts * num_modules * rank_blocks, [&](int unit) {
-    const int rank_block = unit % rank_blocks;
-    const int module_at = unit / rank_blocks % num_modules;
-    const EntryRun& run = step.runs[as_size(unit / rank_blocks / num_modules)];
-    const LoraModule& module = slots_->module(run.slot, as_int(layer), modules[module_at]);
-    const int first_rank = rank_block * kLanes;
-    if (first_rank >= module.rank) return;
-    const QuantisedRows& rows = quantised(input);
-    float tile[kShrinkRows * kLanes];
-    kernels_.multiply_q8(module.a + as_size(rank_block * rows.groups) * kQ8GroupBytes, rows,
-                         run.first_row, run.first_row + run.count, tile, kLanes);
-    for (int i = 0; i < run.count; i++) {
-      const int e = run.first_entry + i;
-      kernels_.quantise_lora(tile + i * kLanes, std::min(kLanes, module.rank - first_rank),
-                             step.entries[as_size(e)].weight * module.scaling,
-                             shrunk(step, module_at, e) + rank_block);
-    }
-  });
-}
-
-LoraInput* Engine::shrunk(const Step& step, int module_at, int entry) {
-  return shrunk_.data() + (as_size(module_at) * step.entries.size() + as_size(entry)) *
-                              as_size(num_rank_blocks(limits_.max_lora_rank));
-}
-
-// Adds B times the shrunk inputs of a row's adapters to `num_blocks` blocks of 16 outputs.
-void Engine::expand_adapters(const Step& step, uint32_t layer, int module_id, int module_at,
-                             int row, int first_block, int num_blocks, float* out) {
-  for (int32_t i = step.row_entry_offsets[as_size(row)];
-       i < step.row_entry_offsets[as_size(row) + 1]; i++) {
-    const int e = step.row_entries[as_size(i)];
-    const LoraModule& module =
-        slots_->module(step.entry_slots[as_size(e)], as_int(layer), module_id);
-    if (module.rank == 0) continue;
-    kernels_.expand(module.b + as_size(first_block) * LoraModule::b_block_bytes(module.rank), num_blocks,
-                    module.rank, shrunk(step, module_at, e), out);
-  }
-}
-
 void Engine::multiply(const TensorEntry& entry, int block, const QuantisedRows& rows, int begin,
                       int end, float* out, size_t stride) const {
-  const size_t groups = as_size(rows.groups);
-  if (entry.kind == static_cast<uint32_t>(TensorKind::kQ4)) {
-    kernels_.multiply_q4(file_.bytes(entry) + as_size(block) * groups * kQ4GroupBytes, rows, begin,
-                         end, out, stride);
-  } else {
-    kernels_.multiply_q8(file_.bytes(entry) + as_size(block) * groups * kQ8GroupBytes, rows, begin,
-                         end, out, stride);
-  }
+  kernels_.multiply(entry.kind)(file_.block(entry, as_size(block)), rows, begin, end, out, stride);
 }
 
 void Engine::project_qkv(Team& team, const Step& step, uint32_t layer) {
   static constexpr int kModules[] = {EL_Q, EL_K, EL_V};
-  const auto first_factors = shrink_adapters(team, step, layer, kModules, 3, Input::kHidden);
+  const LoraProducts::Phase phase{as_int(layer), kModules, 3, quantised(Input::kHidden)};
+  const auto first_factors = lora_->shrink(team, step.adapters, phase);
   const TensorEntry& weights = file_.layer_tensor(layer, kQkv);
   const int head_size = as_int(shape_.head_size);
   const int head_blocks = head_size / kLanes;
@@ -270,8 +200,8 @@ void Engine::project_qkv(Team& team, const Step& step, uint32_t layer) {
       team.wait(first_factors);
       for (int row = begin; row < end; row++) {
         float* values = tile + as_size(row - begin) * as_size(head_size);
-        expand_adapters(step, layer, kModules[module_at], module_at, row, head * head_blocks,
-                        head_blocks, values);
+        lora_->expand(step.adapters, phase, module_at, row, head * head_blocks, head_blocks,
+                      values);
         finish_head(step, layer, unit, row, values);
       }
     }
@@ -284,7 +214,7 @@ void Engine::finish_head(const Step& step, uint32_t layer, int unit, int row, fl
   const int num_heads = as_int(shape_.num_heads);
   const int kv_heads = as_int(shape_.num_kv_heads);
   const auto is_present = [](const TensorEntry& entry) {
-    return entry.kind != static_cast<uint32_t>(TensorKind::kAbsent);
+    return entry.kind != TensorKind::kAbsent;
   };
   const TensorEntry& bias = file_.layer_tensor(layer, kQkvBias);
   if (is_present(bias)) kernels_.add(values, file_.floats(bias) + unit * head_size, head_size);
@@ -410,7 +340,8 @@ int Engine::unit_span(const Step& step, int count, int outputs) const {
 
 void Engine::project_add(Team& team, const Step& step, uint32_t layer, LayerTensor tensor,
                          int module, Input input) {
-  const auto first_factors = shrink_adapters(team, step, layer, &module, 1, input);
+  const LoraProducts::Phase phase{as_int(layer), &module, 1, quantised(input)};
+  const auto first_factors = lora_->shrink(team, step.adapters, phase);
   const TensorEntry& weights = file_.layer_tensor(layer, tensor);
   const int hidden = as_int(shape_.hidden_size);
   const int span = unit_span(step, hidden / kLanes, kLanes);
@@ -427,7 +358,7 @@ void Engine::project_add(Team& team, const Step& step, uint32_t layer, LayerTens
       team.wait(first_factors);
       for (int row = begin; row < end; row++) {
         float* out = tile + (row - begin) * width;
-        expand_adapters(step, layer, module, 0, row, first, num_blocks, out);
+        lora_->expand(step.adapters, phase, 0, row, first, num_blocks, out);
         kernels_.add(act_.hidden.data() + as_size(row) * as_size(hidden) + first * kLanes, out,
                      width);
       }
@@ -437,7 +368,8 @@ void Engine::project_add(Team& team, const Step& step, uint32_t layer, LayerTens
 
 void Engine::feed_forward(Team& team, const Step& step, uint32_t layer) {
   static constexpr int kModules[] = {EL_GATE, EL_UP};
-  const auto first_factors = shrink_adapters(team, step, layer, kModules, 2, Input::kHidden);
+  const LoraProducts::Phase phase{as_int(layer), kModules, 2, quantised(Input::kHidden)};
+  const auto first_factors = lora_->shrink(team, step.adapters, phase);
   const TensorEntry& weights = file_.layer_tensor(layer, kGateUp);
   constexpr int kBlocks = kGroup / kLanes;  // blocks of one quantisation group
   const int num_groups = as_int(shape_.feed_forward_size) / kGroup;
@@ -462,8 +394,8 @@ void Engine::feed_forward(Team& team, const Step& step, uint32_t layer) {
       for (int row = begin; row < end; row++) {
         float* gate = gates + (row - begin) * width;
         float* up = ups + (row - begin) * width;
-        expand_adapters(step, layer, EL_GATE, 0, row, first, num_blocks, gate);
-        expand_adapters(step, layer, EL_UP, 1, row, first, num_blocks, up);
+        lora_->expand(step.adapters, phase, 0, row, first, num_blocks, gate);
+        lora_->expand(step.adapters, phase, 1, row, first, num_blocks, up);
         kernels_.silu_times(gate, up, width, gate);
         kernels_.quantise(gate, width, quantised(Input::kFeedForward), row, first / kBlocks);
       }

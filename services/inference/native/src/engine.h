@@ -8,6 +8,7 @@
 
 #include "edgelora_native.h"
 #include "kernels.h"
+#include "lora_products.h"
 #include "lora_slots.h"
 #include "packed_file.h"
 #include "sampler.h"
@@ -15,6 +16,9 @@
 #include "thread_pool.h"
 
 namespace edgelora {
+
+// The decoder's modules, EL_Q .. EL_DOWN.
+LoraShape lora_shape(const PackedHeader& shape);
 
 class Engine {
  public:
@@ -39,7 +43,7 @@ class Engine {
   struct Activations {
     std::vector<float> hidden, queries, cosines, sines;
     std::vector<int8_t> values[3];
-    std::vector<float> scales[3], scaled_sums[3];
+    std::vector<float> scales[3], scaled_sums[3], floats[3];
     std::vector<int32_t> sums[3];
     QuantisedRows quantised[3];
     std::vector<uint8_t> is_bad;
@@ -59,12 +63,7 @@ class Engine {
   void feed_forward(Team& team, const Step& step, uint32_t layer);
   void project_logits(Team& team, const Step& step, float* logits);
 
-  Team::Pending shrink_adapters(Team& team, const Step& step, uint32_t layer, const int* modules,
-                                int num_modules, Input input);
-  void expand_adapters(const Step& step, uint32_t layer, int module, int module_at, int row,
-                       int first_block, int num_blocks, float* out);
   int unit_span(const Step& step, int count, int outputs) const;
-  LoraInput* shrunk(const Step& step, int module_at, int entry);
   void multiply(const TensorEntry& entry, int block, const QuantisedRows& rows, int begin, int end,
                 float* out, size_t stride) const;
   void finish_head(const Step& step, uint32_t layer, int head, int row, float* values);
@@ -82,11 +81,11 @@ class Engine {
   const bool is_kv_int8_;
   const size_t kv_head_bytes_;  // keys or values of one head in a block
   std::unique_ptr<LoraSlots> slots_;
+  std::unique_ptr<LoraProducts> lora_;
   std::unique_ptr<ThreadPool> pool_;
   size_t kv_bytes_ = 0;
   uint8_t* kv_ = nullptr;  // [layer][block][keys, values][head]
   Activations act_;
-  std::vector<LoraInput> shrunk_;  // [module of the phase][entry][blocks of 16 ranks]
   std::vector<Scratch> scratch_;
   std::unique_ptr<Sampler> sampler_;
 };

@@ -1,4 +1,4 @@
-// IEEE half precision in plain C++, for the places where speed does not matter.
+// Half precision in plain C++, IEEE's and bfloat16, for the places where speed does not matter.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,13 @@ inline float half_to_float(uint16_t h) {
     }
     bits = sign | (exponent << 23) | ((mantissa & 0x3ffu) << 13);
   }
+  float f;
+  std::memcpy(&f, &bits, 4);
+  return f;
+}
+
+inline float bfloat16_to_float(uint16_t upper) {
+  const uint32_t bits = static_cast<uint32_t>(upper) << 16;
   float f;
   std::memcpy(&f, &bits, 4);
   return f;

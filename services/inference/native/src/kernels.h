@@ -1,12 +1,8 @@
 // The inner loops, one table for each instruction set.
 //
-// Weight blocks cover 16 output rows and run over the groups of 32 inputs:
-//   Q4 group (320 bytes): half scale[16], half minimum[16], 4 x 64 bytes of nibbles; byte (row, j)
-//     of part p holds input 8p + j in its low and input 8p + 4 + j in its high nibble (j < 4).
-//     weight = scale * nibble + minimum
-//   Q8 group (544 bytes): half scale[16], 8 x 64 bytes; byte (row, j) of part p is input 4p + j.
-//     weight = scale * (byte - 128)
-// Activations are quantised to signed bytes for each row and group of 32.
+// tensor_kind.h has the bytes of weight blocks.
+// Activations are quantised to signed bytes for each row and group of 32; bfloat16 weights are
+// multiplied with the activations as they are.
 //
 // Every sum runs in an order that depends only on the row itself, never on what else is in the
 // batch: results of a row are the same bits alone and in any company.
@@ -15,17 +11,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor_kind.h"
+
 namespace edgelora {
 
-constexpr int kGroup = 32;
-constexpr int kLanes = 16;
 constexpr int kBlockTokens = 16;
 constexpr int kVocabularyChunk = 1024;  // tokens whose largest logits, and weights, are kept together
-constexpr size_t kQ4GroupBytes = 320;
-constexpr size_t kQ8GroupBytes = 544;
 
 constexpr int kRowTile = 8;
-// Quantised activations of one matrix. Eight rows lie together, group by group, so that the inner
+// Activations of one matrix. Eight rows lie together, group by group, so that the inner
 // loops find them at fixed distances: [rows / 8][groups][8] of what is listed below.
 struct QuantisedRows {
   int8_t* values;      // 32 bytes
@@ -33,6 +27,7 @@ struct QuantisedRows {
   float* scaled_sums;  // scale times the sum of the group's bytes
   int32_t* sums;
   int groups;
+  float* floats = nullptr;  // 32, as they were; null where no matrix is bfloat16
 
   size_t at(int row, int group) const {
     return (static_cast<size_t>(row / kRowTile) * static_cast<size_t>(groups) +
@@ -67,16 +62,38 @@ struct AttentionTile {
   size_t score_stride;
 };
 
+// out[row][0..16) = one block of weights times rows [begin, end).
+using Multiply = void (*)(const uint8_t* block, const QuantisedRows& rows, int begin, int end,
+                          float* out, size_t out_stride);
+
 struct Kernels {
   const char* name;
   int query_tile;
   // Quantises `count` values (a multiple of 32) of one row, starting at group `first_group`.
   void (*quantise)(const float* x, int count, const QuantisedRows& rows, int row, int first_group);
-  // out[row][0..16) = one block of weights times rows [begin, end).
-  void (*multiply_q4)(const uint8_t* block, const QuantisedRows& rows, int begin, int end,
-                      float* out, size_t out_stride);
-  void (*multiply_q8)(const uint8_t* block, const QuantisedRows& rows, int begin, int end,
-                      float* out, size_t out_stride);
+  // One for each kind of weight matrix.
+  Multiply multiply_q4;
+  Multiply multiply_q8;
+  Multiply multiply_s4;
+  Multiply multiply_s5;
+  Multiply multiply_s6;
+  Multiply multiply_bf16;
+  Multiply multiply(TensorKind kind) const {
+    switch (kind) {
+      case TensorKind::kQ4:
+        return multiply_q4;
+      case TensorKind::kS4:
+        return multiply_s4;
+      case TensorKind::kS5:
+        return multiply_s5;
+      case TensorKind::kS6:
+        return multiply_s6;
+      case TensorKind::kBf16:
+        return multiply_bf16;
+      default:
+        return multiply_q8;
+    }
+  }
   // x * weight / rms(x); returns the mean square, which is not finite when x is not.
   float (*rms_norm)(const float* x, const float* weight, int n, float epsilon, float* out);
   // Quantises factor * x; of the 16 values the first `count` matter.

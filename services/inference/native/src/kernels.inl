@@ -29,6 +29,10 @@ void quantise(const float* x, int count, const QuantisedRows& rows, int row, int
     const size_t at = rows.at(row, first_group + g);
     const F32 a = load(x + g * kGroup);
     const F32 b = load(x + g * kGroup + kLanes);
+    if (rows.floats != nullptr) {
+      store(rows.floats + at * kGroup, a);
+      store(rows.floats + at * kGroup + kLanes, b);
+    }
     const float largest = largest_magnitude(a, b);
     if (!std::isfinite(largest)) {
       set_to_nan(rows, at);
@@ -47,73 +51,139 @@ void quantise(const float* x, int count, const QuantisedRows& rows, int row, int
   }
 }
 
-// How far ahead memory is asked for 4-bit weights: some 6 KB, which hides its delay. 8-bit groups are
-// larger.
-constexpr size_t kGroupsAhead = 18;
+// How far ahead memory is asked for weights, which hides its delay.
+constexpr size_t kBytesAhead = 6144;
+
+template <size_t kBytes>
+void prefetch_group(const uint8_t* w) {
+  for (size_t line = 0; line < kBytes; line += 64) prefetch(w + kBytesAhead / kBytes * kBytes + line);
+}
+
+// Eight times four inputs of each row, from nibbles.
+void unpack_nibbles(const uint8_t* w, Bytes* part) {
+  for (int p = 0; p < 4; p++) {
+    const Bytes packed = load_bytes(w + 64 * p);
+    part[2 * p] = low_nibbles(packed);
+    part[2 * p + 1] = high_nibbles(packed);
+  }
+}
 
 // A tile of M rows that lie together. `is_first`: nobody has read the block's weights just before.
 template <int M>
-void tile_q4(const uint8_t* w, const QuantisedRows& rows, int begin, bool is_first, float* out,
-             size_t stride) {
-  size_t at = rows.at(begin, 0);
-  F32 acc[M];
-  for (int m = 0; m < M; m++) acc[m] = zero();
-  for (int g = 0; g < rows.groups; g++, w += kQ4GroupBytes, at += kRowTile) {
-    if (is_first)
-      for (size_t line = 0; line < kQ4GroupBytes; line += 64)
-        prefetch(w + kGroupsAhead * kQ4GroupBytes + line);
-    const F32 scale = load_half(reinterpret_cast<const uint16_t*>(w));
-    const F32 minimum = load_half(reinterpret_cast<const uint16_t*>(w) + kLanes);
-    Bytes part[8];
-    for (int p = 0; p < 4; p++) {
-      const Bytes packed = load_bytes(w + 64 + 64 * p);
-      part[2 * p] = low_nibbles(packed);
-      part[2 * p + 1] = high_nibbles(packed);
-    }
-    const int8_t* x = rows.values + at * kGroup;
-    for (int m = 0; m < M; m++, x += kGroup) {
-      I32 even = splat_int(0);
-      I32 odd = splat_int(0);
-      for (int p = 0; p < 8; p += 2) {
-        even = dot4(even, part[p], x + 4 * p);
-        odd = dot4(odd, part[p + 1], x + 4 * p + 4);
+struct Q4 {
+  static void run(const uint8_t* w, const QuantisedRows& rows, int begin, bool is_first, float* out,
+                  size_t stride) {
+    size_t at = rows.at(begin, 0);
+    F32 acc[M];
+    for (int m = 0; m < M; m++) acc[m] = zero();
+    for (int g = 0; g < rows.groups; g++, w += kQ4GroupBytes, at += kRowTile) {
+      if (is_first) prefetch_group<kQ4GroupBytes>(w);
+      const F32 scale = load_half(reinterpret_cast<const uint16_t*>(w));
+      const F32 minimum = load_half(reinterpret_cast<const uint16_t*>(w) + kLanes);
+      Bytes part[8];
+      unpack_nibbles(w + 2 * kScaleBytes, part);
+      const int8_t* x = rows.values + at * kGroup;
+      for (int m = 0; m < M; m++, x += kGroup) {
+        I32 even = splat_int(0);
+        I32 odd = splat_int(0);
+        for (int p = 0; p < 8; p += 2) {
+          even = dot7(even, part[p], x + 4 * p);
+          odd = dot7(odd, part[p + 1], x + 4 * p + 4);
+        }
+        const float x_scale = rows.scales[at + static_cast<size_t>(m)];
+        const float x_sum = rows.scaled_sums[at + static_cast<size_t>(m)];
+        acc[m] = fma(to_float(add_int(even, odd)), mul(scale, splat(x_scale)), acc[m]);
+        acc[m] = fma(minimum, splat(x_sum), acc[m]);
       }
-      const float x_scale = rows.scales[at + static_cast<size_t>(m)];
-      const float x_sum = rows.scaled_sums[at + static_cast<size_t>(m)];
-      acc[m] = fma(to_float(add_int(even, odd)), mul(scale, splat(x_scale)), acc[m]);
-      acc[m] = fma(minimum, splat(x_sum), acc[m]);
     }
+    for (int m = 0; m < M; m++) store(out + m * stride, acc[m]);
   }
-  for (int m = 0; m < M; m++) store(out + m * stride, acc[m]);
-}
+};
 
-template <int M>
-void tile_q8(const uint8_t* w, const QuantisedRows& rows, int begin, bool is_first, float* out,
-             size_t stride) {
-  size_t at = rows.at(begin, 0);
-  F32 acc[M];
-  for (int m = 0; m < M; m++) acc[m] = zero();
-  for (int g = 0; g < rows.groups; g++, w += kQ8GroupBytes, at += kRowTile) {
-    if (is_first)
-      for (size_t line = 0; line < kQ8GroupBytes; line += 64)
-        prefetch(w + kGroupsAhead * 2 / 3 * kQ8GroupBytes + line);
-    const F32 scale = load_half(reinterpret_cast<const uint16_t*>(w));
-    Bytes part[8];
-    for (int p = 0; p < 8; p++) part[p] = load_bytes(w + 32 + 64 * p);
-    const int8_t* x = rows.values + at * kGroup;
-    for (int m = 0; m < M; m++, x += kGroup) {
-      I32 even = splat_int(-kByteBias * rows.sums[at + static_cast<size_t>(m)]);
-      I32 odd = splat_int(0);
-      for (int p = 0; p < 8; p += 2) {
-        even = dot8(even, part[p], x + 4 * p);
-        odd = dot8(odd, part[p + 1], x + 4 * p + 4);
-      }
-      const float x_scale = rows.scales[at + static_cast<size_t>(m)];
-      acc[m] = fma(to_float(add_int(even, odd)), mul(scale, splat(x_scale)), acc[m]);
+// Numbers around zero: what is stored has a bias that makes it positive.
+struct EightBits {
+  static constexpr size_t kBytes = kQ8GroupBytes;
+  static constexpr int32_t kBias = kByteBias;
+  static void unpack(const uint8_t* w, Bytes* part) {
+    for (int p = 0; p < 8; p++) part[p] = load_bytes(w + 64 * p);
+  }
+  static I32 dot(I32 acc, Bytes w, const int8_t* x) { return dot8(acc, w, x); }
+};
+template <int kBits>
+struct FewBits {
+  static constexpr size_t kBytes = symmetric_group_bytes(kBits);
+  static constexpr int32_t kBias = 1 << (kBits - 1);
+  static void unpack(const uint8_t* w, Bytes* part) {
+    unpack_nibbles(w, part);
+    if constexpr (kBits == 5) set_high_bits<1>(part, load_bytes(w + kNibbleBytes));
+    if constexpr (kBits == 6) {
+      set_high_bits<2>(part, load_bytes(w + kNibbleBytes));
+      set_high_bits<2>(part + 4, load_bytes(w + kNibbleBytes + 64));
     }
   }
-  for (int m = 0; m < M; m++) store(out + m * stride, acc[m]);
-}
+  static I32 dot(I32 acc, Bytes w, const int8_t* x) { return dot7(acc, w, x); }
+};
+
+template <class Numbers, int M>
+struct Symmetric {
+  static void run(const uint8_t* w, const QuantisedRows& rows, int begin, bool is_first, float* out,
+                  size_t stride) {
+    size_t at = rows.at(begin, 0);
+    F32 acc[M];
+    for (int m = 0; m < M; m++) acc[m] = zero();
+    for (int g = 0; g < rows.groups; g++, w += Numbers::kBytes, at += kRowTile) {
+      if (is_first) prefetch_group<Numbers::kBytes>(w);
+      const F32 scale = load_half(reinterpret_cast<const uint16_t*>(w));
+      Bytes part[8];
+      Numbers::unpack(w + kScaleBytes, part);
+      const int8_t* x = rows.values + at * kGroup;
+      for (int m = 0; m < M; m++, x += kGroup) {
+        I32 even = splat_int(-Numbers::kBias * rows.sums[at + static_cast<size_t>(m)]);
+        I32 odd = splat_int(0);
+        for (int p = 0; p < 8; p += 2) {
+          even = Numbers::dot(even, part[p], x + 4 * p);
+          odd = Numbers::dot(odd, part[p + 1], x + 4 * p + 4);
+        }
+        const float x_scale = rows.scales[at + static_cast<size_t>(m)];
+        acc[m] = fma(to_float(add_int(even, odd)), mul(scale, splat(x_scale)), acc[m]);
+      }
+    }
+    for (int m = 0; m < M; m++) store(out + m * stride, acc[m]);
+  }
+};
+template <int M>
+using Q8 = Symmetric<EightBits, M>;
+template <int M>
+using S4 = Symmetric<FewBits<4>, M>;
+template <int M>
+using S5 = Symmetric<FewBits<5>, M>;
+template <int M>
+using S6 = Symmetric<FewBits<6>, M>;
+
+// Two sums for each row, over the inputs of even and of odd number.
+template <int M>
+struct Bf16 {
+  static void run(const uint8_t* w, const QuantisedRows& rows, int begin, bool is_first, float* out,
+                  size_t stride) {
+    const float* x = rows.floats + rows.at(begin, 0) * kGroup;
+    F32 even[M];
+    F32 odd[M];
+    for (int m = 0; m < M; m++) even[m] = odd[m] = zero();
+    for (int g = 0; g < rows.groups; g++, w += kBf16GroupBytes, x += kRowTile * kGroup) {
+      if (is_first) prefetch_group<kBf16GroupBytes>(w);
+      for (int p = 0; p < kGroup / 2; p++) {
+        const Bytes pairs = load_bytes(w + 64 * p);
+        const F32 first = first_halves(pairs);
+        const F32 second = second_halves(pairs);
+        for (int m = 0; m < M; m++) {
+          even[m] = fma(first, splat(x[m * kGroup + 2 * p]), even[m]);
+          odd[m] = fma(second, splat(x[m * kGroup + 2 * p + 1]), odd[m]);
+        }
+      }
+    }
+    for (int m = 0; m < M; m++) store(out + m * stride, add(even[m], odd[m]));
+  }
+};
 
 template <template <int> class Tile, int M>
 void run_tile(const uint8_t* w, const QuantisedRows& rows, int begin, int count, bool is_first,
@@ -124,23 +194,14 @@ void run_tile(const uint8_t* w, const QuantisedRows& rows, int begin, int count,
     run_tile<Tile, M - 1>(w, rows, begin, count, is_first, out, stride);
   }
 }
-template <int M>
-struct Q4 {
-  static constexpr auto run = tile_q4<M>;
-};
-template <int M>
-struct Q8 {
-  static constexpr auto run = tile_q8<M>;
-};
-
-template <template <int> class Tile>
+template <template <int> class Tile, int kRows = kTileRows>
 void multiply(const uint8_t* block, const QuantisedRows& rows, int begin, int end, float* out,
               size_t stride) {
-  static_assert(kRowTile % kTileRows == 0, "a tile's rows lie together");
+  static_assert(kRowTile % kRows == 0, "a tile's rows lie together");
   for (int row = begin; row < end;) {
-    const int room = kTileRows - row % kTileRows;
+    const int room = kRows - row % kRows;
     const int count = end - row < room ? end - row : room;
-    run_tile<Tile, kTileRows>(block, rows, row, count, row == begin, out, stride);
+    run_tile<Tile, kRows>(block, rows, row, count, row == begin, out, stride);
     row += count;
     out += static_cast<size_t>(count) * stride;
   }
@@ -434,6 +495,10 @@ constexpr Kernels table(const char* name) {
                  quantise,
                  multiply<Q4>,
                  multiply<Q8>,
+                 multiply<S4>,
+                 multiply<S5>,
+                 multiply<S6>,
+                 multiply<Bf16, kFloatTileRows>,
                  rms_norm,
                  quantise_lora,
                  expand,

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "error.h"
 #include "half.h"
@@ -93,15 +94,15 @@ void write_b_row(const float* x, int rank, int o, uint8_t* b) {
 
 }  // namespace
 
-LoraSlots::LoraSlots(const PackedHeader& shape, int max_loras, int max_rank)
-    : shape_(shape),
-      num_layers_(shape.num_layers),
+LoraSlots::LoraSlots(LoraShape shape, int max_loras, int max_rank)
+    : shape_(std::move(shape)),
+      num_layers_(static_cast<size_t>(shape_.num_layers)),
       max_loras_(max_loras),
       max_rank_(max_rank),
-      modules_(static_cast<size_t>(max_loras) * shape.num_layers * EL_NUM_MODULES),
+      modules_(static_cast<size_t>(max_loras) * num_layers_ * shape_.modules.size()),
       touched_bytes_(static_cast<size_t>(max_loras)),
       guards_(std::make_unique<Guard[]>(static_cast<size_t>(max_loras))) {
-  for (int m = 0; m < EL_NUM_MODULES; m++)
+  for (int m = 0; m < num_modules(); m++)
     slot_bytes_ += a_bytes(max_rank, in_features(m)) + b_bytes(max_rank, out_features(m));
   slot_bytes_ *= num_layers_;
   slot_bytes_ = (slot_bytes_ + kLargePage - 1) / kLargePage * kLargePage;
@@ -131,27 +132,6 @@ size_t LoraSlots::b_bytes(int rank, int out) {
   return aligned(static_cast<size_t>(out / kLanes) * LoraModule::b_block_bytes(rank));
 }
 
-int LoraSlots::in_features(int module) const {
-  if (module == EL_O) return static_cast<int>(shape_.num_heads * shape_.head_size);
-  if (module == EL_DOWN) return static_cast<int>(shape_.feed_forward_size);
-  return static_cast<int>(shape_.hidden_size);
-}
-
-int LoraSlots::out_features(int module) const {
-  switch (module) {
-    case EL_Q:
-      return static_cast<int>(shape_.num_heads * shape_.head_size);
-    case EL_K:
-    case EL_V:
-      return static_cast<int>(shape_.num_kv_heads * shape_.head_size);
-    case EL_GATE:
-    case EL_UP:
-      return static_cast<int>(shape_.feed_forward_size);
-    default:
-      return static_cast<int>(shape_.hidden_size);
-  }
-}
-
 bool LoraSlots::hold(int slot) {
   guard(slot).holders.fetch_add(1);
   if (guard(slot).state.load() == kLoaded) return true;
@@ -163,11 +143,11 @@ void LoraSlots::release(int slot) { guard(slot).holders.fetch_sub(1); }
 
 void LoraSlots::check_pairs(const el_lora_pair* pairs, int num_pairs) const {
   require(num_pairs > 0 && pairs != nullptr, "an adapter needs at least one module");
-  std::vector<bool> seen(num_layers_ * EL_NUM_MODULES, false);
+  std::vector<bool> seen(num_layers_ * shape_.modules.size(), false);
   for (int i = 0; i < num_pairs; i++) {
     const el_lora_pair& pair = pairs[i];
     require(pair.layer >= 0 && static_cast<size_t>(pair.layer) < num_layers_ && pair.module >= 0 &&
-                pair.module < EL_NUM_MODULES,
+                pair.module < num_modules(),
             "an adapter module is out of range");
     require(pair.rank >= 1 && pair.rank <= max_rank_, "an adapter module's rank is out of range");
     require(pair.in_features == in_features(pair.module) &&
@@ -186,7 +166,8 @@ void LoraSlots::check_pairs(const el_lora_pair* pairs, int num_pairs) const {
 }
 
 void LoraSlots::check_fit(const EncodedModule& module) const {
-  require(static_cast<size_t>(module.layer) < num_layers_, "an adapter module is out of range");
+  require(static_cast<size_t>(module.layer) < num_layers_ && module.module < num_modules(),
+          "an adapter module is out of range");
   require(module.components.size() <= static_cast<size_t>(max_rank_),
           "an adapter module's rank is out of range");
   require(module.in == in_features(module.module) && module.out == out_features(module.module),
@@ -274,7 +255,7 @@ void LoraSlots::unload(int slot, bool keep_pages) {
     throw Error("the adapter slot is in use");
   }
   for (size_t layer = 0; layer < num_layers_; layer++)
-    for (int m = 0; m < EL_NUM_MODULES; m++)
+    for (int m = 0; m < num_modules(); m++)
       modules_[index(slot, static_cast<int>(layer), m)] = LoraModule{};
   if (!keep_pages) free_pages(slot, 0);
   guard(slot).state.store(kEmpty);

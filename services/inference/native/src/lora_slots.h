@@ -9,7 +9,6 @@
 
 #include "edgelora_native.h"
 #include "encoded_adapter.h"
-#include "packed_file.h"
 
 namespace edgelora {
 
@@ -28,11 +27,21 @@ struct LoraModule {
   static size_t b_block_bytes(int rank) { return 32 + (static_cast<size_t>(rank) + 3) / 4 * 64; }
 };
 
+// The linear modules that adapters of a model may change: the same in every layer.
+struct LoraShape {
+  struct Module {
+    int out;
+    int in;
+  };
+  int num_layers;
+  std::vector<Module> modules;  // by number
+};
+
 // Loading and unloading may run beside a step: a slot is readable only between the end of `load`
 // and the start of `unload`, and `unload` refuses while a step holds the slot.
 class LoraSlots {
  public:
-  LoraSlots(const PackedHeader& header, int max_loras, int max_rank);
+  LoraSlots(LoraShape shape, int max_loras, int max_rank);
   ~LoraSlots();
   LoraSlots(const LoraSlots&) = delete;
   LoraSlots& operator=(const LoraSlots&) = delete;
@@ -42,8 +51,10 @@ class LoraSlots {
   const LoraModule& module(int slot, int layer, int module) const {
     return modules_[index(slot, layer, module)];
   }
-  int in_features(int module) const;
-  int out_features(int module) const;
+  int in_features(int module) const { return shape_.modules[static_cast<size_t>(module)].in; }
+  int out_features(int module) const { return shape_.modules[static_cast<size_t>(module)].out; }
+  int num_modules() const { return static_cast<int>(shape_.modules.size()); }
+  int max_rank() const { return max_rank_; }
 
   // Holds a slot for one step; false when it is not loaded. Each true needs one `release`.
   bool hold(int slot);
@@ -64,7 +75,8 @@ class LoraSlots {
   };
 
   size_t index(int slot, int layer, int module) const {
-    return (static_cast<size_t>(slot) * num_layers_ + static_cast<size_t>(layer)) * EL_NUM_MODULES +
+    return (static_cast<size_t>(slot) * num_layers_ + static_cast<size_t>(layer)) *
+               shape_.modules.size() +
            static_cast<size_t>(module);
   }
   Guard& guard(int slot) const { return guards_[static_cast<size_t>(slot)]; }
@@ -78,7 +90,7 @@ class LoraSlots {
   static size_t a_bytes(int rank, int in);
   static size_t b_bytes(int rank, int out);
 
-  const PackedHeader& shape_;
+  const LoraShape shape_;
   const size_t num_layers_;
   const int max_loras_;
   const int max_rank_;

@@ -1,27 +1,15 @@
-// The packed model file, mapped read-only. Written by services/inference/native/packing.py, which
-// documents the layout.
+// The packed file of a decoder. Written by edgelora_native/packing.py, which documents the layout.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "tensor_file.h"
 
 namespace edgelora {
 
 constexpr uint32_t kFormatVersion = 1;
-
-enum class TensorKind : uint32_t { kAbsent = 0, kF32 = 1, kQ4 = 2, kQ8 = 3 };
-
-// One tensor as the file's table names it: `rows` x `columns`, quantised kinds in blocks of 16 rows.
-struct TensorEntry {
-  uint32_t kind;
-  uint32_t rows;
-  uint32_t columns;
-  uint32_t reserved;
-  uint64_t offset;
-  uint64_t bytes;
-};
 
 // The tensors of one layer, in file order.
 enum LayerTensor { kAttentionNorm, kQkv, kOutput, kFeedForwardNorm, kGateUp, kDown, kQkvBias,
@@ -46,38 +34,21 @@ struct PackedHeader {
   uint64_t file_bytes;
 };
 
-// Everything the file says about sizes and places is checked before it is used; the numbers of the
-// tensors can be anything. The file must not be cut while it is mapped: reading beyond its new end
-// kills the process (SIGBUS), so a model is replaced by renaming another file over it.
-class PackedFile {
+class PackedFile : public TensorFile {
  public:
   explicit PackedFile(const std::string& path);
-  ~PackedFile();
-  PackedFile(const PackedFile&) = delete;
-  PackedFile& operator=(const PackedFile&) = delete;
 
   const PackedHeader& header() const { return header_; }
-  const TensorEntry& model_tensor(ModelTensor tensor) const { return table_[tensor]; }
+  const TensorEntry& model_tensor(ModelTensor tensor) const { return entry(tensor); }
   const TensorEntry& layer_tensor(uint32_t layer, LayerTensor tensor) const {
-    return table_[kNumModelTensors + size_t{layer} * kNumLayerTensors + tensor];
+    return entry(kNumModelTensors + size_t{layer} * kNumLayerTensors + tensor);
   }
-  const uint8_t* bytes(const TensorEntry& entry) const { return data_ + entry.offset; }
-  const float* floats(const TensorEntry& entry) const {
-    return reinterpret_cast<const float*>(bytes(entry));
-  }
-  size_t size() const { return size_; }
 
  private:
-  void read_header();
+  void check_header();
   void check_tensors() const;
-  void check_tensor(const TensorEntry& entry, uint64_t rows, uint64_t columns, bool is_float,
-                    bool may_be_absent) const;
 
-  const uint8_t* data_ = nullptr;
-  size_t size_ = 0;
-  // Copies: what was checked stays true whatever happens to the file.
-  PackedHeader header_{};
-  std::vector<TensorEntry> table_;
+  PackedHeader header_{};  // a copy, as the table is
 };
 
 }  // namespace edgelora

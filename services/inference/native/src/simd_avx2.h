@@ -20,6 +20,7 @@ struct Bytes {  // 16 rows x 4 unsigned bytes
 };
 
 constexpr int kTileRows = 4;
+constexpr int kFloatTileRows = 2;
 constexpr int kQueryTile = 3;
 constexpr int32_t kByteBias = 128;
 
@@ -149,6 +150,28 @@ inline Bytes high_nibbles(Bytes b) {
           _mm256_and_si256(_mm256_srli_epi16(b.high, 4), mask)};
 }
 
+template <int kBits>
+inline void set_high_bits(Bytes* part, Bytes high) {
+  const __m256i mask = _mm256_set1_epi8(((1 << kBits) - 1) << 4);
+  for (int p = 0; p < 8 / kBits; p++) {
+    const int left = 4 - kBits * p;
+    const auto set = [&](__m256i nibbles, __m256i bits) {
+      bits = left >= 0 ? _mm256_slli_epi16(bits, left) : _mm256_srli_epi16(bits, -left);
+      return _mm256_or_si256(nibbles, _mm256_and_si256(bits, mask));
+    };
+    part[p] = {set(part[p].low, high.low), set(part[p].high, high.high)};
+  }
+}
+inline F32 first_halves(Bytes b) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(b.low, 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(b.high, 16))};
+}
+inline F32 second_halves(Bytes b) {
+  const __m256i mask = _mm256_set1_epi32(~0xffff);
+  return {_mm256_castsi256_ps(_mm256_and_si256(b.low, mask)),
+          _mm256_castsi256_ps(_mm256_and_si256(b.high, mask))};
+}
+
 inline __m256i splat_four(const int8_t* x) {
   int32_t four;
   __builtin_memcpy(&four, x, 4);
@@ -156,14 +179,14 @@ inline __m256i splat_four(const int8_t* x) {
 }
 
 #if defined(__AVXVNNI__)
-inline I32 dot4(I32 acc, Bytes w, const int8_t* x) {
+inline I32 dot7(I32 acc, Bytes w, const int8_t* x) {
   const __m256i v = splat_four(x);
   return {_mm256_dpbusd_avx_epi32(acc.low, w.low, v), _mm256_dpbusd_avx_epi32(acc.high, w.high, v)};
 }
-inline I32 dot8(I32 acc, Bytes w, const int8_t* x) { return dot4(acc, w, x); }
+inline I32 dot8(I32 acc, Bytes w, const int8_t* x) { return dot7(acc, w, x); }
 #else
-// Bytes up to 15: two products fit into 16 bits.
-inline I32 dot4(I32 acc, Bytes w, const int8_t* x) {
+// Bytes up to 127: two products fit into 16 bits.
+inline I32 dot7(I32 acc, Bytes w, const int8_t* x) {
   const __m256i v = splat_four(x);
   const __m256i ones = _mm256_set1_epi16(1);
   const auto dot = [&](__m256i a, __m256i b) {

@@ -14,6 +14,7 @@ using I32 = __m512i;
 using Bytes = __m512i;  // 16 rows x 4 unsigned bytes
 
 constexpr int kTileRows = 8;      // activation rows a GEMM tile keeps in registers
+constexpr int kFloatTileRows = 8;  // the same of a product of floats
 constexpr int kQueryTile = 12;     // attention queries that share one pass over the keys
 constexpr int32_t kByteBias = 128;  // dot8 takes bytes + 128
 
@@ -74,13 +75,30 @@ inline Bytes low_nibbles(Bytes b) { return _mm512_and_si512(b, _mm512_set1_epi8(
 inline Bytes high_nibbles(Bytes b) {
   return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(15));
 }
-// acc[lane] += sum over 4 of w[lane][i] * x[i]; x is four signed bytes.
-inline I32 dot4(I32 acc, Bytes w, const int8_t* x) {
+// Each byte of `high` has kBits bits for every part, those of part[0] lowest. They go above the
+// nibbles there.
+template <int kBits>
+inline void set_high_bits(Bytes* part, Bytes high) {
+  const __m512i mask = _mm512_set1_epi8(((1 << kBits) - 1) << 4);
+  for (int p = 0; p < 8 / kBits; p++) {
+    const int left = 4 - kBits * p;
+    const __m512i bits = left >= 0 ? _mm512_slli_epi16(high, static_cast<unsigned>(left))
+                                   : _mm512_srli_epi16(high, static_cast<unsigned>(-left));
+    part[p] = _mm512_ternarylogic_epi32(part[p], bits, mask, 0xf8);  // part | (bits & mask)
+  }
+}
+// Of two bfloat16 in each lane, the first or the second as floats.
+inline F32 first_halves(Bytes b) { return _mm512_castsi512_ps(_mm512_slli_epi32(b, 16)); }
+inline F32 second_halves(Bytes b) {
+  return _mm512_castsi512_ps(_mm512_and_si512(b, _mm512_set1_epi32(~0xffff)));
+}
+// acc[lane] += sum over 4 of w[lane][i] * x[i]; x is four signed bytes, w of dot7 below 128.
+inline I32 dot7(I32 acc, Bytes w, const int8_t* x) {
   int32_t four;
   __builtin_memcpy(&four, x, 4);
   return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(four));
 }
-inline I32 dot8(I32 acc, Bytes w, const int8_t* x) { return dot4(acc, w, x); }
+inline I32 dot8(I32 acc, Bytes w, const int8_t* x) { return dot7(acc, w, x); }
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
 }  // namespace

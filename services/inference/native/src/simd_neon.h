@@ -22,6 +22,7 @@ struct Bytes {  // 16 rows x 4 bytes
 };
 
 constexpr int kTileRows = 4;
+constexpr int kFloatTileRows = 2;
 constexpr int kQueryTile = 3;
 // dot8 takes the bias off the bytes itself, since the instruction multiplies signed bytes.
 constexpr int32_t kByteBias = 0;
@@ -163,12 +164,32 @@ inline Bytes high_nibbles(const Bytes& b) {
   for (int i = 0; i < 4; i++) r.part[i] = vshrq_n_u8(b.part[i], 4);
   return r;
 }
+template <int kBits>
+inline void set_high_bits(Bytes* part, const Bytes& high) {
+  const uint8x16_t mask = vdupq_n_u8(((1 << kBits) - 1) << 4);
+  for (int p = 0; p < 8 / kBits; p++) {
+    const int8x16_t left = vdupq_n_s8(static_cast<int8_t>(4 - kBits * p));  // or right
+    for (int i = 0; i < 4; i++)
+      part[p].part[i] = vorrq_u8(part[p].part[i], vandq_u8(vshlq_u8(high.part[i], left), mask));
+  }
+}
+inline F32 first_halves(const Bytes& b) {
+  return map([&](int i) {
+    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_u8(b.part[i]), 16));
+  });
+}
+inline F32 second_halves(const Bytes& b) {
+  return map([&](int i) {
+    return vreinterpretq_f32_u32(
+        vandq_u32(vreinterpretq_u32_u8(b.part[i]), vdupq_n_u32(0xffff0000u)));
+  });
+}
 inline int8x16_t splat_four(const int8_t* x) {
   int32_t four;
   std::memcpy(&four, x, 4);
   return vreinterpretq_s8_s32(vdupq_n_s32(four));
 }
-inline I32 dot4(const I32& acc, const Bytes& w, const int8_t* x) {
+inline I32 dot7(const I32& acc, const Bytes& w, const int8_t* x) {
   const int8x16_t v = splat_four(x);
   I32 r;
   for (int i = 0; i < 4; i++)

@@ -24,6 +24,7 @@ struct Bytes {
 };
 
 constexpr int kTileRows = 4;
+constexpr int kFloatTileRows = 4;
 constexpr int kQueryTile = 3;
 constexpr int32_t kByteBias = 128;
 
@@ -167,7 +168,26 @@ inline Bytes high_nibbles(const Bytes& b) {
     for (int j = 0; j < 4; j++) r.lane[i][j] = static_cast<uint8_t>(b.lane[i][j] >> 4);
   return r;
 }
-inline I32 dot4(const I32& acc, const Bytes& w, const int8_t* x) {
+template <int kBits>
+inline void set_high_bits(Bytes* part, const Bytes& high) {
+  constexpr int kMask = (1 << kBits) - 1;
+  for (int p = 0; p < 8 / kBits; p++)
+    for (int i = 0; i < 16; i++)
+      for (int j = 0; j < 4; j++)
+        part[p].lane[i][j] = static_cast<uint8_t>(part[p].lane[i][j] |
+                                                  (high.lane[i][j] >> kBits * p & kMask) << 4);
+}
+inline F32 first_halves(const Bytes& b) {
+  return map([&](int i) {
+    return bfloat16_to_float(static_cast<uint16_t>(b.lane[i][0] | b.lane[i][1] << 8));
+  });
+}
+inline F32 second_halves(const Bytes& b) {
+  return map([&](int i) {
+    return bfloat16_to_float(static_cast<uint16_t>(b.lane[i][2] | b.lane[i][3] << 8));
+  });
+}
+inline I32 dot7(const I32& acc, const Bytes& w, const int8_t* x) {
   I32 r;
   for (int i = 0; i < 16; i++) {
     int32_t s = acc.lane[i];
@@ -176,7 +196,7 @@ inline I32 dot4(const I32& acc, const Bytes& w, const int8_t* x) {
   }
   return r;
 }
-inline I32 dot8(const I32& acc, const Bytes& w, const int8_t* x) { return dot4(acc, w, x); }
+inline I32 dot8(const I32& acc, const Bytes& w, const int8_t* x) { return dot7(acc, w, x); }
 inline void prefetch(const void*) {}
 
 }  // namespace

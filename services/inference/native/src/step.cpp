@@ -1,16 +1,12 @@
 #include "step.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "error.h"
 
 namespace edgelora {
 
 namespace {
-
-// Entries are numbered, and multiplied by modules and ranks, in 32 bits.
-constexpr size_t kMaxEntries = size_t{1} << 20;
 
 constexpr const char* kMissing = "an array of the batch is missing";
 
@@ -23,7 +19,7 @@ bool encloses(const int32_t* offsets, int32_t at, int32_t least) {
 
 Step::Step(const el_batch& b, const PackedHeader& shape, const el_limits& limits, LoraSlots& slots,
            int query_tile)
-    : batch(b), slots_(slots) {
+    : batch(b), adapters(slots) {
   require(b.num_chunks >= 1, "a step needs at least one sequence");
   require(b.token_offsets != nullptr && b.start_positions != nullptr &&
               b.block_offsets != nullptr && b.adapter_offsets != nullptr &&
@@ -31,28 +27,13 @@ Step::Step(const el_batch& b, const PackedHeader& shape, const el_limits& limits
           kMissing);
   require(b.token_offsets[0] == 0 && b.block_offsets[0] == 0 && b.adapter_offsets[0] == 0,
           "the offsets of a batch start at 0");
-  std::vector<std::vector<AdapterEntry>> by_slot(static_cast<size_t>(slots.size()));
   for (int32_t chunk = 0; chunk < b.num_chunks; chunk++) {
     check_chunk(chunk, shape, limits);
-    list_adapters(chunk, by_slot);
+    list_adapters(chunk);
     list_rows(chunk, shape, query_tile);
   }
   check_sharing(limits);
-  group_entries(by_slot);
-  held_.reserve(by_slot.size());
-  for (int32_t slot = 0; slot < slots.size(); slot++) {
-    if (by_slot[static_cast<size_t>(slot)].empty()) continue;
-    if (slots_.hold(slot)) {
-      held_.push_back(slot);
-      continue;
-    }
-    for (const int32_t held : held_) slots_.release(held);
-    throw Error("a sequence names an adapter slot that holds nothing");
-  }
-}
-
-Step::~Step() {
-  for (const int32_t slot : held_) slots_.release(slot);
+  adapters.group(rows.size());
 }
 
 void Step::check_chunk(int32_t chunk, const PackedHeader& shape, const el_limits& limits) const {
@@ -96,23 +77,14 @@ void Step::check_sharing(const el_limits& limits) const {
       require(!is_written[block_at(c, i)], "a sequence reads a block that the step writes");
 }
 
-void Step::list_adapters(int32_t chunk, std::vector<std::vector<AdapterEntry>>& by_slot) {
+void Step::list_adapters(int32_t chunk) {
   const el_batch& b = batch;
-  if (b.adapter_offsets[chunk] == b.adapter_offsets[chunk + 1]) return;
+  const int32_t first = b.adapter_offsets[chunk];
+  const int32_t count = b.adapter_offsets[chunk + 1] - first;
+  if (count == 0) return;
   require(b.adapter_slots != nullptr && b.adapter_weights != nullptr, kMissing);
-  int32_t order = 0;
-  for (int32_t a = b.adapter_offsets[chunk]; a < b.adapter_offsets[chunk + 1]; a++) {
-    require(b.adapter_slots[a] >= 0 && b.adapter_slots[a] < slots_.size(),
-            "there is no such adapter slot");
-    require(std::isfinite(b.adapter_weights[a]), "an adapter weight is not finite");
-    if (b.adapter_weights[a] == 0.0f) continue;
-    num_entries_ += static_cast<size_t>(count_of(chunk));
-    require(num_entries_ <= kMaxEntries, "a step has too many rows with adapters");
-    for (int32_t i = 0; i < count_of(chunk); i++)
-      by_slot[static_cast<size_t>(b.adapter_slots[a])].push_back(
-          {num_rows() + i, b.adapter_weights[a], order});
-    order++;
-  }
+  adapters.add(num_rows(), count_of(chunk), b.adapter_slots + first, b.adapter_weights + first,
+               count);
 }
 
 void Step::list_rows(int32_t chunk, const PackedHeader& shape, int query_tile) {
@@ -126,36 +98,6 @@ void Step::list_rows(int32_t chunk, const PackedHeader& shape, int query_tile) {
   for (int32_t kv = 0; kv < static_cast<int32_t>(shape.num_kv_heads); kv++)
     for (int32_t q = 0; q < count * heads; q += query_tile)
       tiles.push_back({chunk, kv, q, std::min(query_tile, count * heads - q)});
-}
-
-void Step::group_entries(const std::vector<std::vector<AdapterEntry>>& by_slot) {
-  row_entry_offsets.assign(rows.size() + 1, 0);
-  for (size_t slot = 0; slot < by_slot.size(); slot++) {
-    const std::vector<AdapterEntry>& mine = by_slot[slot];
-    if (mine.empty()) continue;
-    for (size_t i = 0; i < mine.size(); i++) {
-      const AdapterEntry& entry = mine[i];
-      const bool goes_on = i > 0 && mine[i - 1].row + 1 == entry.row &&
-                           runs.back().count < kMaxRunRows;
-      if (goes_on) {
-        runs.back().count++;
-      } else {
-        runs.push_back({static_cast<int32_t>(slot), static_cast<int32_t>(entries.size()),
-                        entry.row, 1});
-      }
-      entries.push_back(entry);
-      entry_slots.push_back(static_cast<int32_t>(slot));
-      row_entry_offsets[static_cast<size_t>(entry.row) + 1]++;
-    }
-  }
-  for (size_t r = 0; r < rows.size(); r++) row_entry_offsets[r + 1] += row_entry_offsets[r];
-  // In the order of the batch, not of the slots: where others' adapters left room must not change
-  // the order of a row's sums.
-  row_entries.resize(entries.size());
-  for (size_t e = 0; e < entries.size(); e++) {
-    const int32_t first = row_entry_offsets[static_cast<size_t>(entries[e].row)];
-    row_entries[static_cast<size_t>(first + entries[e].order)] = static_cast<int32_t>(e);
-  }
 }
 
 }  // namespace edgelora

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "adapters.h"
+#include "engine.h"
 #include "half.h"
 #include "kernels.h"
 #include "lora_slots.h"
@@ -55,7 +56,7 @@ void run_encoded(const std::string& model, const std::string& file, const std::s
   const PackedFile packed(model);
   const PackedHeader& shape = packed.header();
   const std::vector<uint8_t> bytes = read_bytes(file);
-  LoraSlots slots(shape, 2, kMaxRank);
+  LoraSlots slots(lora_shape(shape), 2, kMaxRank);
   // The second slot, in memory that holds a larger adapter.
   const Adapter larger(shape, 3, kMaxRank, all_modules());
   slots.load(1, larger.pairs.data(), static_cast<int>(larger.pairs.size()));
