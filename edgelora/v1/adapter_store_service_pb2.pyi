@@ -320,7 +320,7 @@ class FetchedChunk(_message.Message):
     def __init__(self, file: _Optional[_Union[AdapterFile, str]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class ReportResidencyRequest(_message.Message):
-    __slots__ = ("worker", "adapters", "num_slots", "refused", "incarnation", "loads", "evictions", "num_slot_waits", "memory_bytes", "memory_budget_bytes", "sequence")
+    __slots__ = ("worker", "adapters", "num_slots", "refused", "incarnation", "loads", "evictions", "num_slot_waits", "memory_bytes", "memory_budget_bytes", "sequence", "task")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     ADAPTERS_FIELD_NUMBER: _ClassVar[int]
     NUM_SLOTS_FIELD_NUMBER: _ClassVar[int]
@@ -332,6 +332,7 @@ class ReportResidencyRequest(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BUDGET_BYTES_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     worker: str
     adapters: _containers.RepeatedCompositeFieldContainer[ResidentAdapter]
     num_slots: int
@@ -343,7 +344,8 @@ class ReportResidencyRequest(_message.Message):
     memory_bytes: int
     memory_budget_bytes: int
     sequence: int
-    def __init__(self, worker: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[ResidentAdapter, _Mapping]]] = ..., num_slots: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedAdapter, _Mapping]]] = ..., incarnation: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[FinishedLoad, _Mapping]]] = ..., evictions: _Optional[_Iterable[_Union[EvictedAdapter, _Mapping]]] = ..., num_slot_waits: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_budget_bytes: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+    task: _encoding_pb2.Task
+    def __init__(self, worker: _Optional[str] = ..., adapters: _Optional[_Iterable[_Union[ResidentAdapter, _Mapping]]] = ..., num_slots: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedAdapter, _Mapping]]] = ..., incarnation: _Optional[int] = ..., loads: _Optional[_Iterable[_Union[FinishedLoad, _Mapping]]] = ..., evictions: _Optional[_Iterable[_Union[EvictedAdapter, _Mapping]]] = ..., num_slot_waits: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_budget_bytes: _Optional[int] = ..., sequence: _Optional[int] = ..., task: _Optional[_Union[_encoding_pb2.Task, str]] = ...) -> None: ...
 
 class FinishedLoad(_message.Message):
     __slots__ = ("digest", "is_warm_up", "bytes_read", "stages")
