@@ -1,0 +1,52 @@
+"""Writes a trained classifier as a plain PEFT directory and its head.json, and reads it back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file, save_file
+
+from edgelora.adapter_format.head import FILE as HEAD_FILE
+from edgelora.adapter_format.head import HeadSettings, ScopeRule, parse_head
+from edgelora.toolchain.classification.model import EncoderClassifier
+from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.lora_model import CONFIG_FILE, WEIGHTS_FILE
+
+
+def save_classifier(model: EncoderClassifier, directory: Path) -> None:
+    """Writes configuration and weights: fp16, and the model has the rounded ones afterwards.
+
+    Raises ToolchainError when a value is not finite in fp16.
+    """
+    state = {
+        name: tensor.detach().to(torch.float16).contiguous()
+        for name, tensor in get_peft_model_state_dict(
+            model.wrapped, save_embedding_layers=False
+        ).items()
+    }
+    for name, tensor in state.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise ToolchainError(
+                f"training diverged: {name} is not finite; lower the learning rate"
+            )
+    save_file(state, directory / WEIGHTS_FILE, metadata={"format": "pt"})
+    config: dict[str, Any] = model.wrapped.peft_config["default"].to_dict()
+    config["inference_mode"] = True
+    config["target_modules"] = sorted(config["target_modules"])
+    text = json.dumps(config, indent=2, sort_keys=True, default=str) + "\n"
+    (directory / CONFIG_FILE).write_text(text, encoding="utf-8")
+    # What ships is what is measured.
+    set_peft_model_state_dict(model.wrapped, load_file(directory / WEIGHTS_FILE))
+
+
+def save_head(directory: Path, labels: tuple[str, ...], rule: ScopeRule | None) -> None:
+    """Writes head.json: what the classifier's outputs mean."""
+    settings = HeadSettings(labels=labels, pooling="mean", normalise=True, out_of_scope=rule)
+    document = json.loads(settings.canonical_bytes())
+    data = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+    parse_head(data)
+    (directory / HEAD_FILE).write_bytes(data)

@@ -1,0 +1,217 @@
+"""Trains a classifier on labelled texts and publishes it as a plain PEFT directory."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from edgelora.adapter_format.head import ScopeRule
+from edgelora.toolchain.classification.files import save_classifier, save_head
+from edgelora.toolchain.classification.fit import Sample, fit
+from edgelora.toolchain.classification.labelled_text import (
+    OUT_OF_SCOPE,
+    ClassificationData,
+    LabelledText,
+    read_data,
+)
+from edgelora.toolchain.classification.model import EncoderClassifier
+from edgelora.toolchain.classification.options import ClassificationOptions
+from edgelora.toolchain.classification.report import (
+    ClassifierReport,
+    write_card,
+    write_routing_card,
+)
+from edgelora.toolchain.classification.scope import (
+    Accuracy,
+    Logits,
+    Numbers,
+    accuracy,
+    judge,
+    tune_rule,
+)
+from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.published_directory import published_directory
+from edgelora.toolchain.train import prepared_base
+from services.chassis.base_model import BaseModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassificationJob:
+    """What to train on what."""
+
+    name: str
+    model_directory: Path
+    train_file: Path
+    validation_file: Path | None = None
+    test_file: Path | None = None
+    out_of_scope: str = OUT_OF_SCOPE
+    """The label of texts that belong to none."""
+    description: str = "Classifies texts."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedClassifier:
+    """A classifier once its training is done."""
+
+    model: EncoderClassifier
+    outputs: tuple[str, ...]
+    """What each output of the head stands for."""
+    num_labels: int
+    """Of the outputs; one more stands for none where training had such texts."""
+    loss_curve: list[tuple[int, float]]
+    wall_seconds: float
+
+    @property
+    def none_output(self) -> str | None:
+        """The name of the output that stands for none."""
+        return None if len(self.outputs) == self.num_labels else self.outputs[-1]
+
+
+class EncodedTexts:
+    """Texts as a classifier sees them, and what they truly are."""
+
+    def __init__(
+        self,
+        texts: Sequence[LabelledText],
+        labels: tuple[str, ...],
+        tokenizer: Tokenizer,
+    ) -> None:
+        numbers = {label: number for number, label in enumerate(labels)}
+        self.num_labels = len(labels)
+        self.truth: Numbers = np.array(
+            [len(labels) if one.label is None else numbers[one.label] for one in texts], np.intp
+        )
+        encodings = tokenizer.encode_batch([one.text for one in texts])
+        self.token_ids: list[NDArray[np.int32]] = [np.array(one.ids, np.int32) for one in encodings]
+
+    @property
+    def samples(self) -> list[Sample]:
+        """For training."""
+        return [
+            Sample(ids, int(number)) for ids, number in zip(self.token_ids, self.truth, strict=True)
+        ]
+
+    def measure(self, logits: Logits, rule: ScopeRule | None) -> Accuracy:
+        """How often the classifier that said `logits` is right with this rule."""
+        return accuracy(judge(logits, self.num_labels, rule), self.truth, self.num_labels)
+
+
+def train(
+    job: ClassificationJob,
+    options: ClassificationOptions,
+    output: Path,
+    *,
+    replace: bool = False,
+) -> ClassifierReport:
+    """Trains and publishes `output` at once when everything is done; progress goes to stderr.
+
+    `output` holds adapter_config.json, adapter_model.safetensors (fp16), head.json, card.json,
+    README.md and report.json. The test texts are looked at once, at the end.
+    Raises ToolchainError for unusable data or settings, or when `output` exists and `replace` is
+    false. Ctrl-C leaves nothing behind.
+    """
+    if output.exists() and not replace:
+        raise ToolchainError(
+            f"output {output.name!r} exists: choose another, or replace it with --replace"
+        )
+    base = prepared_encoder(job.model_directory)
+    options.check(base.targets)
+    data = read_data(
+        job.train_file,
+        validation=job.validation_file,
+        test=job.test_file,
+        out_of_scope=job.out_of_scope,
+        seed=options.seed,
+    )
+    tokenizer = load_tokenizer(job.model_directory, options.max_tokens)
+    with published_directory(output) as directory:
+        trained = train_classifier(
+            data, options, job.model_directory, base.name, tokenizer, job.out_of_scope
+        )
+        save_classifier(trained.model, directory)
+        validation = EncodedTexts(data.validation, data.labels, tokenizer)
+        logits = trained.model.logits(validation.token_ids)
+        rule = tune_rule(
+            logits,
+            validation.truth,
+            trained.num_labels,
+            label=trained.none_output,
+            max_loss=options.max_scope_loss,
+        )
+        save_head(directory, trained.outputs, rule)
+        measures = {
+            "validation_without_rule": validation.measure(logits, None),
+            "validation": validation.measure(logits, rule),
+        }
+        if data.test:
+            test = EncodedTexts(data.test, data.labels, tokenizer)
+            measures["test"] = test.measure(trained.model.logits(test.token_ids), rule)
+        report = ClassifierReport.of(
+            job.name,
+            base,
+            options,
+            data,
+            trained.model,
+            rule,
+            measures,
+            directory,
+            train_sha256=hashlib.sha256(job.train_file.read_bytes()).hexdigest(),
+            loss_curve=trained.loss_curve,
+            wall_seconds=trained.wall_seconds,
+        )
+        report.save(directory)
+        write_card(report, directory, job.description)
+        write_routing_card(directory, job.description, data.train)
+        return report
+
+
+def train_classifier(
+    data: ClassificationData,
+    options: ClassificationOptions,
+    model_directory: Path,
+    base_name: str,
+    tokenizer: Tokenizer,
+    out_of_scope: str = OUT_OF_SCOPE,
+) -> TrainedClassifier:
+    """Trains on the training texts alone."""
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    has_outside = any(one.label is None for one in data.train)
+    outputs = (*data.labels, out_of_scope) if has_outside else data.labels
+    model = EncoderClassifier(model_directory, len(outputs), options, base_name)
+    samples = EncodedTexts(data.train, data.labels, tokenizer).samples
+    started = time.monotonic()
+    curve = fit(model, samples, options, num_labels=len(data.labels))
+    return TrainedClassifier(
+        model=model,
+        outputs=outputs,
+        num_labels=len(data.labels),
+        loss_curve=curve,
+        wall_seconds=time.monotonic() - started,
+    )
+
+
+def prepared_encoder(directory: Path) -> BaseModel:
+    """Describes a prepared encoder with fp32 weights. Raises ToolchainError when it is not one."""
+    base = prepared_base(directory)
+    if not base.is_encoder:
+        raise ToolchainError(
+            f"model {directory.name!r} is no encoder: prepare one, or leave --task classify out"
+        )
+    return base
+
+
+def load_tokenizer(model_directory: Path, max_tokens: int) -> Tokenizer:
+    """The encoder's tokenizer; longer texts are cut to `max_tokens`, none is padded."""
+    tokenizer = Tokenizer.from_file(str(model_directory / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_tokens)
+    return tokenizer
