@@ -1,0 +1,42 @@
+"""`edgelora train --task classify`: from flags to a run; imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edgelora.toolchain.classification.options import ClassificationOptions
+from edgelora.toolchain.classification.report import ClassifierReport
+from edgelora.toolchain.classification.train import ClassificationJob, train
+
+SETTINGS = frozenset(
+    {"r", "alpha", "targets", "dropout", "epochs", "learning_rate", "seed", "threads"}
+)
+"""Flags of `edgelora train` that a classifier has too; each has a default of its own."""
+
+
+def train_one(
+    job: ClassificationJob, output: Path, given: Mapping[str, Any], *, replace: bool
+) -> ClassifierReport:
+    """Trains with the recipe's own settings but for those that were given."""
+    settings = dict(given)
+    if "r" in settings:
+        settings.setdefault("alpha", 2.0 * settings["r"])
+    if "epochs" in settings:
+        settings["epochs"] = round(settings["epochs"])
+    return train(job, ClassificationOptions(**settings), output, replace=replace)
+
+
+def summary(report: ClassifierReport) -> str:
+    """One line for the terminal."""
+    measures = []
+    for split in ("validation", "test"):
+        for name, words in (("in_scope", "right"), ("out_of_scope_recall", "of the others found")):
+            value = report.measures.get(split, {}).get(name)
+            if value is not None:
+                measures.append(f"{split} {100 * value:.1f} % {words}")
+    return (
+        f"trained {report.name}: {report.labels} labels in {report.wall_seconds:.0f} s, "
+        f"{report.weights_bytes / 1e6:.1f} MB, {', '.join(measures)}"
+    )
