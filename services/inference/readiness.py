@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from services.chassis.logs import get_logger
-from services.inference.engine.engine import Engine
 from services.inference.engine.sequence import StopConditions
 from services.inference.slot_engine import SteppingEngine
+
+if TYPE_CHECKING:
+    from services.inference.engine.engine import Engine
 
 _CHECK_INTERVAL_S = 0.5
 

@@ -19,6 +19,7 @@ from edgelora.v1.adapter_store_service_pb2 import (
     WarmUp,
 )
 from edgelora.v1.adapter_store_service_pb2_grpc import AdapterStoreServiceStub
+from edgelora.v1.encoding_pb2 import Task
 from services.chassis.channel import translate_errors
 from services.chassis.logs import get_logger
 from services.inference.engine.fetched_adapter import FinishedLoad
@@ -40,6 +41,7 @@ class ResidencyReporter:
         events: ResidencyEvents,
         *,
         worker: str,
+        task: Task,
         interval_s: float,
         on_warm_ups: Callable[[Sequence[WarmUp]], None],
         clock: Callable[[], float] = time.monotonic,
@@ -50,6 +52,7 @@ class ResidencyReporter:
         self._events = events
         self._on_warm_ups = on_warm_ups
         self._worker = worker
+        self._task = task
         self._interval_s = interval_s
         self._clock = clock
         # Grows with each new process of the node: the store refuses the smaller of two.
@@ -117,6 +120,7 @@ class ResidencyReporter:
             memory_bytes=status.adapter_bytes,
             memory_budget_bytes=status.adapter_budget_bytes,
             sequence=batch.sequence,
+            task=self._task,
         )
 
 

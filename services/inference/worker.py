@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.inference_service_pb2_grpc import add_InferenceServiceServicer_to_server
 from services.chassis.base_model import BaseModel
 from services.chassis.channel import open_channel
@@ -29,6 +30,7 @@ from services.inference.refusals import Refusals
 from services.inference.residency import ResidencyReporter
 from services.inference.residency_events import ResidencyEvents
 from services.inference.servicer import InferenceServicer
+from services.inference.serving_worker import EXIT_ENGINE_DIED, Worker
 from services.inference.spare_memory import collect_garbage
 from services.inference.tokenizer import TextTokenizer
 
@@ -36,46 +38,10 @@ if TYPE_CHECKING:
     from services.inference.metrics import WorkerMetrics
 
 SERVICE_NAME = "edgelora.v1.InferenceService"
-_EXIT_ENGINE_DIED = 70
-
-
-class Worker:
-    """A worker that serves."""
-
-    def __init__(
-        self,
-        host: ServiceHost,
-        engine: Engine,
-        engine_died: asyncio.Event,
-        tasks: Sequence[asyncio.Task[None]],
-    ) -> None:
-        self.engine = engine
-        self._host = host
-        self._engine_died = engine_died
-        self._tasks = tasks
-
-    async def wait_for_end(self) -> bool:
-        """Returns when the process is asked to stop, or when the engine has died: then True.
-
-        Raises what ended one of the tasks that never end by themselves.
-        """
-        ends = [
-            asyncio.create_task(self._host.wait_for_stop()),
-            asyncio.create_task(self._wait_for_death()),
-        ]
-        done, _ = await asyncio.wait([*ends, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
-        for task in ends:
-            task.cancel()
-        for task in done:
-            task.result()
-        return self._engine_died.is_set()
-
-    async def _wait_for_death(self) -> None:
-        await self._engine_died.wait()
 
 
 @asynccontextmanager
-async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Worker]:
+async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Worker[Engine]]:
     """Serves on `config.address`; ready once a token was made, from then on while steps end.
 
     Raises ConfigError when the model directory can not be used.
@@ -127,6 +93,7 @@ async def serving(config: InferenceConfig, backend: Backend) -> AsyncIterator[Wo
             refusals,
             events,
             worker=config.name,
+            task=Task.TASK_GENERATE,
             interval_s=config.residency_interval_s,
             on_warm_ups=loading.warm_up,
         )
@@ -190,4 +157,4 @@ async def serve_until_end(config: InferenceConfig, backend: Backend) -> None:
     async with serving(config, backend) as worker:
         is_dead = await worker.wait_for_end()
     if is_dead:
-        raise SystemExit(_EXIT_ENGINE_DIED)
+        raise SystemExit(EXIT_ENGINE_DIED)

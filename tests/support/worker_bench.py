@@ -29,8 +29,10 @@ from services.chassis.claims import seal_claim, seal_ticket
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.inference.backends.base import Backend
 from services.inference.config import InferenceConfig
+from services.inference.engine.engine import Engine
 from services.inference.running_requests import RunningRequest
-from services.inference.worker import Worker, serving
+from services.inference.serving_worker import Worker
+from services.inference.worker import serving
 from tests.support.adapter_shelf import AdapterShelf, host_shelf
 from tests.support.small_tokenizer import save_tokenizer, small_tokenizer
 from tests.support.stand_in_backend import StandInBackend, stand_in_model
@@ -106,7 +108,7 @@ class WorkerBench:
     """What a test needs of a running worker."""
 
     def __init__(
-        self, worker: Worker, backend: Any, shelf: AdapterShelf, channel: grpc.aio.Channel
+        self, worker: Worker[Engine], backend: Any, shelf: AdapterShelf, channel: grpc.aio.Channel
     ) -> None:
         self.worker = worker
         self.engine = worker.engine

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from edgelora.errors import (
-    EdgeLoraError,
-    PermissionDeniedError,
-    TicketExpiredError,
-    UnauthenticatedError,
-)
+from edgelora.errors import EdgeLoraError
 from services.inference.backends.base import Backend
 from services.inference.engine.adapter_loader import AdapterLoader, LoadOutcome
 from services.inference.engine.adapter_proofs import AdapterProofs, WrittenAdapter
 from services.inference.engine.adapter_slots import AdapterSlots, Claim, Eviction, SlotState
 from services.inference.engine.effect_check import EffectCheck
+from services.inference.engine.fetch_failures import split_users
 from services.inference.engine.fetched_adapter import (
     CanaryReference,
     FetchCost,
@@ -26,9 +22,6 @@ from services.inference.engine.generations import Generations
 from services.inference.engine.outbox import WantedAdapter
 from services.inference.engine.sequence import Priority, Sequence, SequenceStatus
 from services.inference.engine.status import SlotStatus
-
-_TICKET_ERRORS = (TicketExpiredError, UnauthenticatedError, PermissionDeniedError)
-"""Faults of the ticket an adapter was fetched with, not of the adapter."""
 
 
 class AdapterTraffic:
@@ -105,21 +98,13 @@ class AdapterTraffic:
     def give_up(self, digest: str, ticket: object, error: EdgeLoraError) -> None:
         """Ends the wait for an adapter that could not be fetched with a ticket.
 
-        A fault of the ticket costs only the generations that came with it, any other one those of
-        its tenant, whose package or registration it may be. Another one's ticket is tried next.
+        The generations it concerns fail, see fetch_failures. Another one's ticket is tried next.
         """
         if digest in self._being_written:
             return
-        users = self._generations.using(digest)
-        tenants = {each.sequence.tenant_id for each in users if each.ticket is ticket}
-        is_ticket_fault = isinstance(error, _TICKET_ERRORS)
-        others = []
-        for generation in users:
-            is_theirs = generation.sequence.tenant_id in tenants and not is_ticket_fault
-            if generation.ticket is ticket or is_theirs:
-                self._generations.fail(generation, error)
-            else:
-                others.append(generation)
+        failed, others = split_users(self._generations.using(digest), ticket, error)
+        for generation in failed:
+            self._generations.fail(generation, error)
         # Without a slot it is asked for again when it has one.
         if others and self._slots.find(digest) is not None:
             self._generations.outbox.wanted.append(WantedAdapter(digest, others[0].ticket))

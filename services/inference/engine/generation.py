@@ -55,6 +55,11 @@ class Generation:
         self._num_steps = 0
         self._num_step_sequences = 0
 
+    @property
+    def tenant_id(self) -> str | None:
+        """Whose it is."""
+        return self.sequence.tenant_id
+
     def begin_loading(self, now_s: float) -> None:
         """An adapter of this sequence is on its way."""
         if self._load_started_s is None:
