@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from edgelora.adapter_format.architecture import DECODER
 from edgelora.adapter_format.codec.layout import MAX_RANK
+from edgelora.adapter_format.config import AdapterConfig
 from edgelora.adapter_format.config_parser import parse_adapter_config
 from edgelora.adapter_format.naming import shown
 from edgelora.adapter_format.strict_json import parse_object
@@ -111,6 +112,20 @@ class Decomposition:
         a[:num_terms] = roots[:, None] * self.right[:num_terms]
         b[:, :num_terms] = self.left[:, :num_terms] * roots
         return a, b
+
+
+def checked_modules(
+    config: AdapterConfig, tensors: Mapping[str, Factor]
+) -> dict[str, tuple[Factor, Factor]]:
+    """Path of each module -> its factors A and B, of the shapes and ranks that the config has.
+
+    Raises AdapterRejectedError for anything else.
+    """
+    modules = {}
+    for path, (name_a, name_b) in _modules(tensors).items():
+        modules[path] = tensors[name_a], tensors[name_b]
+        _check(path, *modules[path], config.rank_of(path))
+    return modules
 
 
 def _modules(tensors: Mapping[str, Factor]) -> dict[str, tuple[str, str]]:
