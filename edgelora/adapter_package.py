@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgelora.adapter_upload import CARD_NAME, FILE_NAMES, PROBE_NAME, file_sizes
+from edgelora.adapter_upload import CARD_NAME, FILE_NAMES, HEAD_NAME, PROBE_NAME, file_sizes
 
 MANIFEST_MEDIA_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_MEDIA_TYPE = "application/vnd.oci.image.index.v1+json"
@@ -29,6 +29,7 @@ LAYER_MEDIA_TYPES: Mapping[str, str] = {
     FILE_NAMES[1]: "application/vnd.cncf.model.weight.v1.raw",
     PROBE_NAME: "application/vnd.cncf.model.dataset.v1.raw",
     CARD_NAME: "application/vnd.cncf.model.doc.v1.raw",
+    HEAD_NAME: "application/vnd.cncf.model.weight.config.v1.raw",
 }
 ENCODED_MEDIA_TYPE = "application/vnd.edgelora.adapter.encoded.v1"
 """Of an encoded form (docs/codec.md)."""

@@ -12,7 +12,8 @@ FILE_NAMES = ("adapter_config.json", "adapter_model.safetensors")
 """The two files of an adapter."""
 PROBE_NAME = "probe.jsonl"
 CARD_NAME = "card.json"
-OPTIONAL_NAMES = (PROBE_NAME, CARD_NAME)
+HEAD_NAME = "head.json"
+OPTIONAL_NAMES = (PROBE_NAME, CARD_NAME, HEAD_NAME)
 """Go with them where they are; whatever else lies in the directory stays there."""
 CHUNK_BYTES = 512 * 1024
 

@@ -16,6 +16,7 @@ from edgelora.adapter_format.head import (
     HeadSettings,
     parse_head,
 )
+from edgelora.adapter_format.recognition import recognise
 from edgelora.adapter_format.tensor_file import read_tensors
 from edgelora.adapter_format.weights import AdapterWeights, LoraPair
 
@@ -37,4 +38,5 @@ __all__ = [
     "read_adapter",
     "read_encoder_adapter",
     "read_tensors",
+    "recognise",
 ]

@@ -25,7 +25,7 @@ from edgelora.adapter_format.weights import AdapterWeights
 from edgelora.error_tree import AdapterIncompatibleError, AdapterRejectedError
 
 # PEFT leaves out the wrapper's name; older releases did not.
-_CLASSIFIER = re.compile(
+CLASSIFIER = re.compile(
     r"base_model\.model\.(classifier|score)\.(?:modules_to_save\.(?:default\.)?)?(weight|bias)"
 )
 
@@ -41,6 +41,8 @@ class EncoderAdapter:
     """None: it changes the embeddings, and classifies nothing."""
     head_settings: HeadSettings | None
     """What its head.json says; None without the file."""
+    num_tensors: int
+    """In the file, every one of which is used."""
 
 
 def read_encoder_adapter(
@@ -87,7 +89,11 @@ def read_encoder_adapter(
         has_effect=classifier_head is not None,
     )
     return EncoderAdapter(
-        config=parsed, weights=pairs, head=classifier_head, head_settings=settings
+        config=parsed,
+        weights=pairs,
+        head=classifier_head,
+        head_settings=settings,
+        num_tensors=len(factors) + len(classifier),
     )
 
 
@@ -97,7 +103,7 @@ def _split(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, 
     classifier: dict[str, Tensor] = {}
     module = None
     for name, tensor in tensors.items():
-        match = _CLASSIFIER.fullmatch(name)
+        match = CLASSIFIER.fullmatch(name)
         if match is None:
             factors[name] = tensor
             continue

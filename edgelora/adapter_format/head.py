@@ -22,7 +22,7 @@ from edgelora.adapter_format.strict_json import parse_object
 from edgelora.error_tree import AdapterRejectedError
 
 FILE = "head.json"
-MAX_HEAD_BYTES = 1 << 20
+MAX_HEAD_BYTES = 512 << 10
 MIN_LABELS = 2
 MAX_LABELS = 4096
 MAX_LABEL_CHARS = 200
@@ -70,8 +70,12 @@ class HeadSettings:
     def canonical_bytes(self) -> bytes:
         """A valid head.json that says the same, equal for equal settings."""
         return json.dumps(
-            asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False
-        ).encode("ascii")
+            asdict(self),
+            sort_keys=True,
+            separators=(",", ":"),
+            allow_nan=False,
+            ensure_ascii=False,
+        ).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,12 +119,15 @@ def parse_head(data: bytes) -> HeadSettings:
     if not isinstance(normalise, bool):
         raise _refuse("has to be true or false", "normalise")
     rule = document.get("out_of_scope")
-    return HeadSettings(
+    settings = HeadSettings(
         labels=labels,
         pooling=pooling,  # type: ignore[arg-type]
         normalise=normalise,
         out_of_scope=None if rule is None else _rule(rule, labels),
     )
+    if len(settings.canonical_bytes()) > MAX_HEAD_BYTES:
+        raise _refuse(f"is too long, the limit is {MAX_HEAD_BYTES} bytes")
+    return settings
 
 
 def _labels(value: Any) -> tuple[str, ...]:

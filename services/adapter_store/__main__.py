@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from edgelora.v1.adapter_store_service_pb2_grpc import add_AdapterStoreServiceServicer_to_server
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
 from services.adapter_store.flash.storage import open_storage
 from services.adapter_store.hot_index import HotIndex
@@ -17,7 +18,6 @@ from services.adapter_store.residency import Residency
 from services.adapter_store.servicer import AdapterStoreServicer
 from services.adapter_store.store import open_store
 from services.adapter_store.verification.start import open_verifier
-from services.chassis.base_model import BaseModel
 from services.chassis.interceptor import DeadlinePolicy
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.chassis.server import ServiceHost, run_service
@@ -36,7 +36,7 @@ async def main(environ: Mapping[str, str]) -> None:
     """Serves until SIGTERM or SIGINT."""
     config = AdapterStoreConfig.from_env(environ)
     try:
-        base = BaseModel.load(config.model_directory)
+        bases = ServedBases.load(config.model_directory, config.encoder_model_directory)
         sealer = Sealer(config.seal_key)
     except ValueError as error:
         raise ConfigError(str(error)) from error
@@ -46,10 +46,10 @@ async def main(environ: Mapping[str, str]) -> None:
         index = _hot_index(config, residency)
         async with (
             metrics.serving() if metrics else nullcontext(),
-            open_verifier(config, base) as verifier,
+            open_verifier(config, bases) as verifier,
             open_store(
                 config,
-                base,
+                bases,
                 storage,
                 residency,
                 verifier,

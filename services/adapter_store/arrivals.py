@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +74,7 @@ class Arrivals:
     def __init__(
         self,
         *,
-        reserved_name: str,
+        reserved_names: Collection[str],
         uploads: UploadArea,
         packages: Packages,
         flash: FlashTier,
@@ -82,8 +82,8 @@ class Arrivals:
         ledger: UsageLedger,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`reserved_name`: the base model's, which no alias may have."""
-        self._reserved_name = reserved_name
+        """`reserved_names`: those of the base models, which no alias may have."""
+        self._reserved_names = reserved_names
         self._uploads = uploads
         self._packages = packages
         self._flash = flash
@@ -198,5 +198,5 @@ class Arrivals:
 
     def _check(self, wish: Wish) -> None:
         if wish.alias is not None:
-            check_alias(wish.alias.name, self._reserved_name)
+            check_alias(wish.alias.name, self._reserved_names)
         check_description(wish.description)

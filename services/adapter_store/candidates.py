@@ -41,9 +41,10 @@ class Candidates:
         self,
         registry: Registry,
         residency: Residency,
-        base_digest: str,
+        base_digest: str | None,
         boot_clock_s: Callable[[], float],
     ) -> None:
+        """`base_digest`: the decoder's; without one there are no candidates."""
         self._registry = registry
         self._residency = residency
         self._base_digest = base_digest

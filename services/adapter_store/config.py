@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.adapter_store.verification.sandbox import LEVELS
-from services.chassis.settings import Settings
+from services.chassis.settings import ConfigError, Settings
 
 PREFIX = "EDGELORA_STORE_"
 _MIB = 2**20
@@ -24,8 +24,10 @@ class AdapterStoreConfig:
     directory: Path
     """DIRECTORY: registry, blobs and staging; created 0700. Workers on the same host that may
     read `DIRECTORY/blobs` need no stream."""
-    model_directory: Path
-    """MODEL_DIRECTORY: the prepared base model adapters are verified against."""
+    model_directory: Path | None
+    """MODEL_DIRECTORY: the prepared decoder adapters are verified against; absent: none."""
+    encoder_model_directory: Path | None
+    """ENCODER_MODEL_DIRECTORY: the prepared encoder; absent: none. One of the two is needed."""
     seal_key: bytes = field(repr=False)
     """SEAL_KEY_FILE: file with the node's seal key, one line of at least 32 characters."""
     redis_url: str | None
@@ -81,7 +83,8 @@ class AdapterStoreConfig:
             address=settings.text("ADDRESS"),
             metrics_address=settings.listen_address("METRICS_ADDRESS"),
             directory=settings.path("DIRECTORY"),
-            model_directory=settings.path("MODEL_DIRECTORY"),
+            model_directory=_optional_path(settings, "MODEL_DIRECTORY"),
+            encoder_model_directory=_optional_path(settings, "ENCODER_MODEL_DIRECTORY"),
             seal_key=settings.secret_file("SEAL_KEY_FILE"),
             redis_url=settings.text("REDIS_URL", "") or None,
             redis_password=settings.optional_secret_file("REDIS_PASSWORD_FILE"),
@@ -114,6 +117,11 @@ class AdapterStoreConfig:
             time_zone=settings.text("TIME_ZONE", "") or None,
         )
         settings.finish()
+        if config.model_directory is None and config.encoder_model_directory is None:
+            raise ConfigError(
+                f"{PREFIX}MODEL_DIRECTORY or {PREFIX}ENCODER_MODEL_DIRECTORY is needed: "
+                "name a prepared model"
+            )
         return config
 
 

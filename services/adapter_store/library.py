@@ -10,6 +10,7 @@ from heapq import merge
 from itertools import islice
 
 from edgelora.errors import AdapterIncompatibleError, DataCorruptError
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.flash.blob_store import BlobStore
 from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.lower_ranks import lower_ranks
@@ -22,7 +23,7 @@ from services.adapter_store.names import (
     is_reference,
 )
 from services.adapter_store.registry.grants import Grant
-from services.adapter_store.registry.manifest import AdapterManifest, Alias
+from services.adapter_store.registry.manifest import AdapterManifest, Alias, Task
 from services.adapter_store.registry.page_position import PagePosition
 from services.adapter_store.registry.registry import Registry
 from services.adapter_store.registry.writer import RegistryWriter, Removal
@@ -30,7 +31,13 @@ from services.adapter_store.residency import AdapterPlace, Residency, WorkerRepo
 from services.adapter_store.threads import in_thread
 from services.adapter_store.upload import storage_errors
 from services.adapter_store.usage import Tier, UsageLedger
-from services.chassis.base_model import BaseModel
+
+_OTHER_TASK = {
+    Task.ENCODE: "the adapter is an encoder's and generates nothing: use Classify or Embed",
+    Task.GENERATE: "the adapter generates text and neither classifies nor embeds it: "
+    "use Generate or Chat",
+}
+"""By the adapter's own task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +67,7 @@ class AdapterLibrary:
     def __init__(
         self,
         *,
-        base: BaseModel,
+        bases: ServedBases,
         reader: Registry,
         writer: RegistryWriter,
         blobs: BlobStore,
@@ -73,7 +80,7 @@ class AdapterLibrary:
         boot_clock_s: Callable[[], float],
     ) -> None:
         """`changing`: held while flash and registry change."""
-        self._base = base
+        self._bases = bases
         self._registry = reader
         self._writer = writer
         self._blobs = blobs
@@ -86,7 +93,12 @@ class AdapterLibrary:
         self._boot_clock_s = boot_clock_s
 
     def resolve(
-        self, tenant_id: str, selections: Sequence[Selection], *, max_rank: int | None = None
+        self,
+        tenant_id: str,
+        selections: Sequence[Selection],
+        *,
+        max_rank: int | None = None,
+        task: Task = Task.GENERATE,
     ) -> tuple[list[ResolvedSelection], dict[str, int]]:
         """Authorises selections; returns them as digests, and worker -> number it holds.
 
@@ -94,14 +106,16 @@ class AdapterLibrary:
         the highest rank up to that one, if there is such a version.
 
         Raises InvalidRequestError, AdapterNotFoundError (unknown and foreign alike) and
-        AdapterIncompatibleError (registered for another base model).
+        AdapterIncompatibleError (of another task, or registered for another base model).
         """
         check_selections(selections)
         found = []
         for index, selection in enumerate(selections):
             field = f"adapters[{index}].adapter"
             manifest, alias = self._find(tenant_id, selection.adapter, field)
-            if manifest.content.base_digest != self._base.digest:
+            if manifest.content.task is not task:
+                raise AdapterIncompatibleError(_OTHER_TASK[manifest.content.task], field=field)
+            if manifest.content.base_digest not in self._bases.digests:
                 raise AdapterIncompatibleError(
                     "the adapter was registered for another base model: register it again",
                     field=field,
@@ -173,6 +187,10 @@ class AdapterLibrary:
         """Those of an adapter's card."""
         return self._registry.example_prompts(manifest.tenant_id, manifest.digest)
 
+    def labels(self, digest: str) -> tuple[str, ...]:
+        """Those of a classifier; empty for what is none."""
+        return self._registry.labels(digest)
+
     def certificate(self, digest: str) -> str | None:
         """The certificate of an adapter's content, as canonical JSON."""
         return self._registry.certificate(digest)
@@ -189,7 +207,7 @@ class AdapterLibrary:
         Raises InvalidRequestError, AdapterNotFoundError, AlreadyExistsError and
         QuotaExceededError.
         """
-        check_alias(name, self._base.name)
+        check_alias(name, self._bases.names)
         async with self._changing:
             with storage_errors():
                 return await in_thread(
@@ -291,7 +309,7 @@ class AdapterLibrary:
         if not is_reference(reference):
             raise adapter_not_found("adapter")
         if name is not None:
-            check_alias(name, self._base.name)
+            check_alias(name, self._bases.names)
         async with self._changing:
             with storage_errors():
                 return await in_thread(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -12,6 +13,8 @@ from edgelora.adapter_format import is_digest
 from edgelora.errors import InvalidRequestError
 from edgelora.v1 import adapter_pb2 as adapter_pb
 from edgelora.v1 import adapter_store_service_pb2 as pb
+from edgelora.v1 import encoding_pb2 as encoding_pb
+from edgelora.v1.encoding_pb2 import ClassifierHead
 from services.adapter_store.forecast.warm_up import WarmUpState
 from services.adapter_store.library import ListedAdapter, ResolvedSelection
 from services.adapter_store.names import is_worker_name
@@ -21,6 +24,7 @@ from services.adapter_store.registry.manifest import (
     Alias,
     Candidate,
     ServingForm,
+    Task,
 )
 from services.adapter_store.residency import AdapterPlace, SlotReport, WorkerReport
 from services.adapter_store.usage import Counters, FinishedLoad, LoadStages
@@ -41,14 +45,17 @@ _FORMS = {
     ServingForm.ENCODED_4: adapter_pb.SERVING_FORM_ENCODED_4,
     ServingForm.ENCODED_8: adapter_pb.SERVING_FORM_ENCODED_8,
 }
+_TASKS = {Task.GENERATE: encoding_pb.TASK_GENERATE, Task.ENCODE: encoding_pb.TASK_ENCODE}
 _UPLOAD = "upload"
 """Source of an adapter that its tenant sent."""
 _GRANT = "grant"
 """Source of an adapter of another tenant."""
 
 
-def adapter_message(listed: ListedAdapter, place: AdapterPlace) -> adapter_pb.Adapter:
-    """One adapter, without what only its own page shows."""
+def adapter_message(
+    listed: ListedAdapter, place: AdapterPlace, labels: Sequence[str] = ()
+) -> adapter_pb.Adapter:
+    """One adapter, without what only its own page shows, such as a classifier's `labels`."""
     manifest, content = listed.manifest, listed.manifest.content
     registered_at = Timestamp()
     registered_at.FromMilliseconds(round(manifest.registered_at_s * 1000))
@@ -71,7 +78,20 @@ def adapter_message(listed: ListedAdapter, place: AdapterPlace) -> adapter_pb.Ad
         is_pinned=manifest.is_pinned,
         version_of_digest=manifest.version_of_digest or "",
         is_granted=manifest.granted_by is not None,
+        task=_TASKS[content.task],
+        head=ClassifierHead(labels=labels, knows_out_of_scope=content.knows_out_of_scope)
+        if content.num_labels
+        else None,
     )
+
+
+def task_of(task: int) -> Task:
+    """A task as the store calls it. Raises InvalidRequestError."""
+    if task in (encoding_pb.TASK_UNSPECIFIED, encoding_pb.TASK_GENERATE):
+        return Task.GENERATE
+    if task == encoding_pb.TASK_ENCODE:
+        return Task.ENCODE
+    raise InvalidRequestError("there is no such task", field="task")
 
 
 def grant_message(grant: Grant) -> pb.AdapterGrant:
@@ -231,6 +251,7 @@ def worker_report(request: pb.ReportResidencyRequest, now_s: float) -> WorkerRep
         num_slots=request.num_slots,
         memory_bytes=request.memory_bytes,
         memory_budget_bytes=request.memory_budget_bytes,
+        task=task_of(request.task),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from edgelora.adapter_format import is_digest
@@ -39,10 +39,10 @@ def is_worker_name(text: str) -> bool:
     return _WORKER.fullmatch(text) is not None
 
 
-def check_alias(text: str, reserved: str) -> None:
+def check_alias(text: str, reserved: Collection[str]) -> None:
     """Raises InvalidRequestError unless a text may become an alias.
 
-    `reserved` is the base model's name, which always means the base model alone.
+    `reserved` are the names of the base models, which always mean a base model alone.
     """
     if not is_alias(text):
         raise InvalidRequestError(
@@ -50,9 +50,9 @@ def check_alias(text: str, reserved: str) -> None:
             "letter or digit, and does not look like a digest",
             field="alias",
         )
-    if text == reserved:
+    if text in reserved:
         raise InvalidRequestError(
-            "this name belongs to the base model: choose another alias", field="alias"
+            "this name belongs to a base model: choose another alias", field="alias"
         )
     if text == AUTO:
         raise InvalidRequestError(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from edgelora.adapter_format.card import AdapterCard, parse_card
 from edgelora.errors import DataCorruptError
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.ended_registration import RegistrationObserver, told
 from services.adapter_store.fair_turns import FairTurns
 from services.adapter_store.flash.tier import FlashTier
@@ -31,7 +32,6 @@ from services.adapter_store.verification.certificate import Certificate
 from services.adapter_store.verification.orders import KnownForm
 from services.adapter_store.verification.verifier import EncodedBlob, VerifiedAdapter, Verifier
 from services.adapter_store.wish import Wish
-from services.chassis.base_model import BaseModel
 
 _FORMS = {
     3.2: ServingForm.ENCODED_3,
@@ -57,7 +57,7 @@ class RegistrationDesk:
     def __init__(
         self,
         *,
-        base: BaseModel,
+        bases: ServedBases,
         registry: RegistryWriter,
         flash: FlashTier,
         verifier: Verifier,
@@ -70,7 +70,7 @@ class RegistrationDesk:
         """`turns`: as many as verify at once. `changing`: held while flash and registry change.
         `default_quota`: bounds every tenant's own.
         """
-        self._base = base
+        self._bases = bases
         self._registry = registry
         self._flash = flash
         self._verifier = verifier
@@ -112,7 +112,7 @@ class RegistrationDesk:
 
     def lasting_form(self, content: AdapterContent) -> Blob | None:
         """The encoded form that a content keeps when it comes back; None when it may change."""
-        return content.encoded if content.base_digest == self._base.digest else None
+        return content.encoded if content.base_digest in self._bases.digests else None
 
     async def put_back(self, content: AdapterContent, encoded: Path) -> None:
         """Puts the encoded form of an evicted content back on flash: a synced file of its bytes.
@@ -169,7 +169,12 @@ class RegistrationDesk:
 
     async def _verify(self, files: AdapterFiles) -> VerifiedAdapter:
         return await self._verifier.verify(
-            files.config, files.weights, files.probe, _target(files), candidate=files.encoded
+            files.config,
+            files.weights,
+            files.probe,
+            _target(files),
+            head=files.head,
+            candidate=files.encoded,
         )
 
     def _store(
@@ -202,6 +207,7 @@ class RegistrationDesk:
                 _document(verified.certificate),
                 alias=wish.alias,
                 example_prompts=None if card is None else card.examples,
+                labels=() if verified.head is None else verified.head.labels,
                 quota=self._bounded(quota),
             )
         return Registration(manifest=stored, alias=pointed, is_new=is_new)
@@ -235,17 +241,20 @@ class RegistrationDesk:
         self, files: AdapterFiles, verified: VerifiedAdapter
     ) -> tuple[AdapterContent, list[tuple[Path, Blob]]]:
         """What is to be stored, and the files it consists of."""
-        config = weights = encoded = None
+        config = weights = encoded = head = None
         if verified.encoded is None:
-            config = _write_config(files.directory / "canonical", verified.canonical_config)
+            config = _write(files.directory / "canonical", verified.canonical_config)
             weights = Blob(name=files.weights_sha256.hex(), size_bytes=files.weights_bytes)
             blobs = [(files.directory / "canonical", config), (files.weights, weights)]
+            if verified.canonical_head is not None:
+                head = _write(files.directory / "canonical-head", verified.canonical_head)
+                blobs.append((files.directory / "canonical-head", head))
         else:
             encoded = Blob(name=verified.encoded.name, size_bytes=verified.encoded.size_bytes)
             blobs = [(verified.encoded.path, encoded)]
         content = AdapterContent(
             digest=verified.digest,
-            base_digest=self._base.digest,
+            base_digest=verified.certificate.base_digest,
             rank=verified.rank,
             alpha=verified.alpha,
             target_modules=verified.target_modules,
@@ -257,6 +266,10 @@ class RegistrationDesk:
             encoded=encoded,
             certificate_digest=verified.certificate.digest,
             is_on_flash=True,
+            task=verified.task,
+            head=head,
+            num_labels=0 if verified.head is None else len(verified.head.labels),
+            knows_out_of_scope=verified.head is not None and verified.head.out_of_scope is not None,
         )
         return content, blobs
 
@@ -316,8 +329,8 @@ def _document(certificate: Certificate) -> str:
     return certificate.canonical_bytes().decode("ascii")
 
 
-def _write_config(path: Path, canonical: bytes) -> Blob:
-    """Writes the canonical config, synced."""
+def _write(path: Path, canonical: bytes) -> Blob:
+    """Writes a canonical file, synced."""
     with storage_errors():
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:

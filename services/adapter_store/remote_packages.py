@@ -78,6 +78,7 @@ def _package(fetched: FetchedPackage) -> Package:
             weights_bytes=fetched.weights_bytes,
             weights_sha256=fetched.weights_sha256,
             encoded=fetched.encoded_path,
+            head=fetched.head_path,
         ),
         received_bytes=fetched.total_bytes,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from edgelora.errors import PermissionDeniedError
+from services.adapter_store.registry.manifest import Task
 
 EXPIRY_S = 15.0
 
@@ -56,6 +57,8 @@ class WorkerReport:
     memory_bytes: int = 0
     """Of its slots, in use."""
     memory_budget_bytes: int = 0
+    task: Task = Task.GENERATE
+    """What the worker does."""
 
 
 class Residency:

@@ -20,6 +20,7 @@ from services.adapter_store.messages import (
     certificate_message,
     finished_load,
     resolved_message,
+    task_of,
     usage_message,
     warm_up_message,
     warm_up_state_message,
@@ -122,6 +123,7 @@ class AdapterStoreServicer(OperatorServicer):
                 for selection in request.adapters
             ],
             max_rank=request.max_rank or None,
+            task=task_of(request.task),
         )
         digests = [each.manifest.digest for each in resolved]
         for digest in digests:
@@ -173,7 +175,9 @@ class AdapterStoreServicer(OperatorServicer):
         """Tells everything about one adapter."""
         listed = self._library.get(self._tenant(request.claim), request.adapter)
         manifest = listed.manifest
-        message = adapter_message(listed, self._library.place(manifest.digest))
+        message = adapter_message(
+            listed, self._library.place(manifest.digest), self._library.labels(manifest.digest)
+        )
         document = self._library.certificate(manifest.digest)
         message.certificate.CopyFrom(certificate_message(manifest, document))
         if not self._library.is_certified_for(manifest.tenant_id, manifest.digest):
@@ -242,11 +246,12 @@ class AdapterStoreServicer(OperatorServicer):
             (pb.ADAPTER_FILE_CONFIG, content.config),
             (pb.ADAPTER_FILE_WEIGHTS, content.weights),
             (pb.ADAPTER_FILE_ENCODED, content.encoded),
+            (pb.ADAPTER_FILE_HEAD, content.head),
         )
         if request.can_read_shared_directory:
             names = ["" if blob is None else blob.name for _, blob in files]
             first.location.config_blob, first.location.weights_blob = names[:2]
-            first.location.encoded_blob = names[2]
+            first.location.encoded_blob, first.location.head_blob = names[2:]
             yield first
             return
         yield first
@@ -305,7 +310,9 @@ class AdapterStoreServicer(OperatorServicer):
         )
         listed = self._library.listed(manifest)
         return pb.AdapterStoreServiceRegisterAdapterResponse(
-            adapter=adapter_message(listed, self._library.place(manifest.digest)),
+            adapter=adapter_message(
+                listed, self._library.place(manifest.digest), self._library.labels(manifest.digest)
+            ),
             alias=None if alias is None else alias_message(alias),
             is_new=registration.is_new,
         )

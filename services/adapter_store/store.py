@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from edgelora.errors import EdgeLoraError
 from services.adapter_store.arrivals import Arrivals
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.candidates import Candidates
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
 from services.adapter_store.ended_registration import RegistrationObserver
@@ -33,7 +34,6 @@ from services.adapter_store.upload import UploadArea, storage_errors
 from services.adapter_store.usage import UsageLedger
 from services.adapter_store.verification.verifier import Verifier
 from services.adapter_store.warming import Warming
-from services.chassis.base_model import BaseModel
 from services.chassis.logs import get_logger
 from services.chassis.sealing import Sealer
 from services.chassis.settings import ConfigError
@@ -56,7 +56,7 @@ class Store:
 @asynccontextmanager
 async def open_store(
     config: AdapterStoreConfig,
-    base: BaseModel,
+    bases: ServedBases,
     storage: Storage,
     residency: Residency,
     verifier: Verifier,
@@ -67,6 +67,7 @@ async def open_store(
     observe: RegistrationObserver | None = None,
 ) -> AsyncIterator[Store]:
     """Puts a store together; writes what it counted now and then, and at the end."""
+    decoder = None if bases.decoder is None else bases.decoder.digest
     # Registry and blobs change together, one change at a time.
     changing = asyncio.Lock()
     ledger = UsageLedger(storage.reader.usage())
@@ -81,7 +82,7 @@ async def open_store(
         unix_clock_s=unix_clock_s,
     )
     desk = RegistrationDesk(
-        base=base,
+        bases=bases,
         registry=storage.writer,
         flash=flash,
         verifier=verifier,
@@ -99,7 +100,7 @@ async def open_store(
     )
     uploads.sweep()
     library = AdapterLibrary(
-        base=base,
+        bases=bases,
         reader=storage.reader,
         writer=storage.writer,
         blobs=storage.blobs,
@@ -111,7 +112,7 @@ async def open_store(
         unix_clock_s=unix_clock_s,
         boot_clock_s=boot_clock_s,
     )
-    candidates = Candidates(storage.reader, residency, base.digest, boot_clock_s)
+    candidates = Candidates(storage.reader, residency, decoder, boot_clock_s)
     tiers = Tiers(
         ledger=ledger,
         flash=flash,
@@ -134,10 +135,10 @@ async def open_store(
                 # Counters only: the next turn writes what changes from now on.
                 get_logger().warning("usage_not_written", error=type(error).__name__)
 
-    encoded_for = base.digest if verifier.is_encoding else None
+    encoded_for = decoder if verifier.is_encoding else None
     async with open_packages(config, encoded_for=encoded_for) as packages:
         arrivals = Arrivals(
-            reserved_name=base.name,
+            reserved_names=bases.names,
             uploads=uploads,
             packages=packages,
             flash=flash,
@@ -147,7 +148,7 @@ async def open_store(
         with _open_forecast(config, unix_clock_s, boot_clock_s) as forecast:
             warming = Warming(
                 forecast,
-                base_digest=base.digest,
+                bases=bases,
                 registry=storage.reader,
                 residency=residency,
                 flash=flash,

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Literal
 
-from edgelora.adapter_format import MAX_CONFIG_BYTES
+from edgelora.adapter_format import MAX_CONFIG_BYTES, MAX_HEAD_BYTES
 from edgelora.adapter_format.card import MAX_CARD_BYTES
 from edgelora.errors import (
     AdapterRejectedError,
@@ -25,14 +25,15 @@ from edgelora.errors import (
 )
 from services.adapter_store.verification.probes import MAX_PROBE_BYTES
 
-FileKind = Literal["config", "weights", "probe", "card"]
+FileKind = Literal["config", "weights", "probe", "card", "head"]
 FILE_NAMES: dict[FileKind, str] = {
     "config": "adapter_config.json",
     "weights": "adapter_model.safetensors",
     "probe": "probe.jsonl",
     "card": "card.json",
+    "head": "head.json",
 }
-_OPTIONAL: set[FileKind] = {"probe", "card"}
+_OPTIONAL: set[FileKind] = {"probe", "card", "head"}
 MAX_CHUNK_BYTES = 1 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -66,6 +67,7 @@ class AdapterFiles:
     """As it was while they were written."""
     encoded: Path | None = None
     """What a package says is the encoded form."""
+    head: Path | None = None
 
 
 class StagedUpload:
@@ -98,6 +100,7 @@ class StagedUpload:
             card=self.directory / "card" if "card" in self._sizes else None,
             weights_bytes=self._sizes["weights"],
             weights_sha256=self._weights_hash.digest(),
+            head=self.directory / "head" if "head" in self._sizes else None,
         )
 
     def write(self, kind: FileKind, data: bytes) -> None:
@@ -188,7 +191,7 @@ class UploadArea:
         return len(leftovers)
 
     def begin(self, sizes: Mapping[FileKind, int]) -> StagedUpload:
-        """Admits an upload of the announced sizes; only probe and card may have 0 bytes.
+        """Admits an upload of the announced sizes; only probe, card and head may have 0 bytes.
 
         Raises AdapterRejectedError for sizes that can not be right, QueueFullError,
         ResourcePressureError.
@@ -243,6 +246,7 @@ class UploadArea:
             "weights": self._max_adapter_bytes,
             "probe": MAX_PROBE_BYTES,
             "card": MAX_CARD_BYTES,
+            "head": MAX_HEAD_BYTES,
         }
         for kind, limit in limits.items():
             size_bytes = sizes.get(kind, 0)

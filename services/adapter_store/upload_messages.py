@@ -16,6 +16,7 @@ _KINDS: dict[int, FileKind] = {
     pb.ADAPTER_FILE_WEIGHTS: "weights",
     pb.ADAPTER_FILE_PROBE: "probe",
     pb.ADAPTER_FILE_CARD: "card",
+    pb.ADAPTER_FILE_HEAD: "head",
 }
 AliasAsker = pb.StoreUploadHeader | pb.AdapterStoreServiceInstallAdapterRequest
 
@@ -49,6 +50,7 @@ def upload_sizes(header: pb.StoreUploadHeader) -> dict[FileKind, int]:
         "weights": header.weights_size_bytes,
         "probe": header.probe_size_bytes,
         "card": header.card_size_bytes,
+        "head": header.head_size_bytes,
     }
 
 

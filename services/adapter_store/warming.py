@@ -7,16 +7,19 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from edgelora.errors import EdgeLoraError, PermissionDeniedError
 from edgelora.v1.ticket_pb2 import Sealed
 from services.adapter_store.arrivals import Arrivals
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.flash.tier import FlashTier
 from services.adapter_store.forecast.flash_plan import FlashShelf
 from services.adapter_store.forecast.memory_plan import WorkerSlots
 from services.adapter_store.forecast.moves import Move, StoredAdapter
 from services.adapter_store.forecast.warm_up import WarmUp, WarmUpState
 from services.adapter_store.permits import seal_permit
+from services.adapter_store.registry.manifest import Task
 from services.adapter_store.registry.registry import Registry
 from services.adapter_store.residency import Residency, WorkerReport
 from services.adapter_store.threads import in_thread
@@ -47,7 +50,7 @@ class Warming:
         self,
         forecast: WarmUp | None,
         *,
-        base_digest: str,
+        bases: ServedBases,
         registry: Registry,
         residency: Residency,
         flash: FlashTier,
@@ -58,7 +61,7 @@ class Warming:
     ) -> None:
         """`changing`: held while flash and registry change."""
         self._forecast = forecast
-        self._base_digest = base_digest
+        self._bases = bases
         self._registry = registry
         self._residency = residency
         self._flash = flash
@@ -114,7 +117,7 @@ class Warming:
                 kept=self._registry.pinned(),
                 elsewhere=elsewhere | report.refused,
             ),
-            self._stored,
+            partial(self._stored_for, report.task),
         )
         now_s = self._boot_clock_s()
         return [
@@ -198,12 +201,20 @@ class Warming:
                 await in_thread(self._flash.offer, move.evict_digests)
         forecast.note_restore(await self._arrivals.bring_to_flash(manifest))
 
-    def _stored(self, tenant_id: str, digest: str) -> StoredAdapter | None:
+    def _stored_for(self, task: Task, tenant_id: str, digest: str) -> StoredAdapter | None:
+        """What a worker of a task can load."""
+        return self._stored(tenant_id, digest, task)
+
+    def _stored(
+        self, tenant_id: str, digest: str, task: Task | None = None
+    ) -> StoredAdapter | None:
         found = self._registry.find(tenant_id, digest)
         manifest = None if found is None else found[0]
-        if manifest is None or manifest.content.base_digest != self._base_digest:
+        if manifest is None or manifest.content.base_digest not in self._bases.digests:
             return None
         content = manifest.content
+        if task not in (None, content.task):
+            return None
         return StoredAdapter(
             flash_bytes=content.flash_bytes,
             is_on_flash=content.is_on_flash,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.verification.measuring_base import open_measuring_base
 from services.adapter_store.verification.orders import KnownForm
 from services.adapter_store.verification.verifier import EncodedBlob, VerifiedAdapter, Verifier
@@ -71,7 +72,7 @@ async def verifying(
     settings = {"max_rank": 64, "is_encoding": True, "max_mean_kl": 10.0} | options
     async with open_measuring_base(base, model_directory, **settings) as found:
         verifier = Verifier(
-            base,
+            ServedBases(decoder=base),
             max_rank=64,
             timeout_s=60,
             max_concurrent=2,

@@ -23,10 +23,11 @@ from typing import Any
 from edgelora.adapter_format import read_adapter
 from edgelora.adapter_package import EncodedForm, write_package
 from edgelora.errors import EdgeLoraError, ResourcePressureError
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.config import AdapterStoreConfig
 from services.adapter_store.flash.storage import REGISTRY_FILE, Storage, open_storage
 from services.adapter_store.names import Selection
-from services.adapter_store.registry.manifest import AdapterContent
+from services.adapter_store.registry.manifest import AdapterContent, Task
 from services.adapter_store.registry.schema import MIGRATIONS
 from services.adapter_store.registry.writer import AliasWish
 from services.adapter_store.residency import Residency
@@ -68,7 +69,7 @@ class QuickVerifier(Verifier):
     """Reads the files without a process of its own: what fails here is storage alone."""
 
     def __init__(self, *, is_encoding: bool) -> None:
-        super().__init__(BASE, max_rank=64, timeout_s=1, max_concurrent=1)
+        super().__init__(ServedBases(decoder=BASE), max_rank=64, timeout_s=1, max_concurrent=1)
         self._is_encoding = is_encoding
 
     async def verify(
@@ -78,6 +79,7 @@ class QuickVerifier(Verifier):
         probe: Path | None,
         blob_target: Path,
         *,
+        head: Path | None = None,
         candidate: Path | None = None,
     ) -> VerifiedAdapter:
         """As the child would answer, and with its way to store an encoded form."""
@@ -140,7 +142,10 @@ def _verified(config: bytes, weights: bytes) -> VerifiedAdapter:
         config, weights, targets=TINY_TARGETS, num_layers=TINY_LAYERS, max_rank=64
     )
     return VerifiedAdapter(
+        task=Task.GENERATE,
         canonical_config=parsed.canonical_bytes(),
+        canonical_head=None,
+        head=None,
         weights_sha256=hashlib.sha256(weights).digest(),
         rank=pairs.max_rank,
         alpha=parsed.alpha,
@@ -172,7 +177,7 @@ async def opened(
     with open_storage(directory) as storage:
         async with open_store(
             config,
-            BASE,
+            ServedBases(decoder=BASE),
             storage,
             Residency(),
             QuickVerifier(is_encoding=is_encoding),

@@ -6,6 +6,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 
+class Task(Enum):
+    """What an adapter's base model does."""
+
+    GENERATE = "generate"
+    ENCODE = "encode"
+    """Classify or embed text."""
+
+
 class ServingForm(Enum):
     """How an adapter is stored and loaded. Chosen at registration, the same for all tenants."""
 
@@ -32,7 +40,8 @@ class AdapterContent:
     """What is true of an adapter's content, whoever registered it."""
 
     digest: str
-    """`sha256:` and 64 hex digits over the canonical config and the original weights."""
+    """`sha256:` and 64 hex digits over the canonical config, the original weights and, where it
+    has one, its canonical head.json."""
     base_digest: str
     """The base model it was verified against."""
     rank: int
@@ -52,11 +61,19 @@ class AdapterContent:
     """`sha256:` and 64 hex digits; None for one registered before there were certificates."""
     is_on_flash: bool
     """False when its files were evicted and have to come from a package again."""
+    task: Task = Task.GENERATE
+    head: Blob | None = None
+    """The canonical head.json, where it has one; in the exact form only."""
+    num_labels: int = 0
+    """Of a classifier; 0 for what is none."""
+    knows_out_of_scope: bool = False
+    """Whether the classifier can say that a text belongs to none of its labels."""
 
     @property
     def blobs(self) -> tuple[Blob, ...]:
         """Every file of the form."""
-        return tuple(blob for blob in (self.config, self.weights, self.encoded) if blob is not None)
+        files = (self.config, self.weights, self.encoded, self.head)
+        return tuple(blob for blob in files if blob is not None)
 
     @property
     def flash_bytes(self) -> int:

@@ -25,6 +25,7 @@ from services.adapter_store.registry.rows import (
     CANDIDATES,
     CONTENT_COLUMNS,
     EVICTABLE_COLUMNS,
+    FLASH_BYTES,
     IS_EVICTABLE,
     SELECT_MANIFEST,
     EvictableContent,
@@ -170,15 +171,23 @@ class Registry(GrantReader):
         ).fetchone()
         return 0 if row is None else int(row[0])
 
-    def candidates(self, tenant_id: str, base_digest: str, limit: int) -> list[Candidate]:
+    def candidates(self, tenant_id: str, base_digest: str | None, limit: int) -> list[Candidate]:
         """Those of a tenant's adapters for a base model that have an alias or a card.
 
-        At most `limit`, newest first. Lower-rank versions stand in for their original only.
+        At most `limit`, newest first; none without a base model. Lower-rank versions stand in for
+        their original only.
         """
         rows = self._connection.execute(
             CANDIDATES, {"tenant": tenant_id, "base": base_digest, "auto": AUTO, "limit": limit}
         )
         return [candidate_of(row) for row in rows]
+
+    def labels(self, digest: str) -> tuple[str, ...]:
+        """Those of a classifier, in the order of its outputs; empty for what is none."""
+        row = self._connection.execute(
+            "SELECT labels FROM labels WHERE digest = ?", (digest,)
+        ).fetchone()
+        return () if row is None else tuple(json.loads(row[0]))
 
     def certificate(self, digest: str) -> str | None:
         """The certificate of a content, as canonical JSON."""
@@ -206,8 +215,7 @@ class Registry(GrantReader):
     def stored_bytes(self, tenant_id: str) -> int:
         """What the stored forms of a tenant's own adapters take, each counted whole."""
         row = self._connection.execute(
-            "SELECT total(coalesce(config_blob_bytes, 0) + coalesce(weights_blob_bytes, 0) + "
-            "coalesce(encoded_blob_bytes, 0)) FROM adapters JOIN contents USING (digest) "
+            f"SELECT total({FLASH_BYTES}) FROM adapters JOIN contents USING (digest) "  # noqa: S608
             "WHERE tenant = ?",
             (tenant_id,),
         ).fetchone()
@@ -270,7 +278,8 @@ class Registry(GrantReader):
     def blobs(self) -> set[str]:
         """Every blob that has to be on flash. Scans the table; for the start only."""
         rows = self._connection.execute(
-            "SELECT config_blob, weights_blob, encoded_blob FROM contents WHERE is_on_flash"
+            "SELECT config_blob, weights_blob, encoded_blob, head_blob FROM contents "
+            "WHERE is_on_flash"
         )
         return {name for row in rows for name in row if name is not None}
 
@@ -278,7 +287,7 @@ class Registry(GrantReader):
         """Those of the blobs that no content on flash refers to."""
         queries = [
             f"SELECT 1 FROM contents WHERE {column} = ? AND is_on_flash LIMIT 1"  # noqa: S608
-            for column in ("config_blob", "weights_blob", "encoded_blob")
+            for column in ("config_blob", "weights_blob", "encoded_blob", "head_blob")
         ]
         execute = self._connection.execute
         return tuple(

@@ -13,13 +13,20 @@ from services.adapter_store.registry.manifest import (
     Blob,
     Candidate,
     ServingForm,
+    Task,
 )
 
 CONTENT_COLUMNS = (
     "digest, base_digest, rank, alpha, target_modules, num_parameters, weights_bytes, form, "
     "config_blob, config_blob_bytes, weights_blob, weights_blob_bytes, encoded_blob, "
-    "encoded_blob_bytes, certificate_digest, is_on_flash"
+    "encoded_blob_bytes, certificate_digest, is_on_flash, task, head_blob, head_blob_bytes, "
+    "num_labels, knows_out_of_scope"
 )
+FLASH_BYTES = (
+    "coalesce(config_blob_bytes, 0) + coalesce(weights_blob_bytes, 0) + "
+    "coalesce(encoded_blob_bytes, 0) + coalesce(head_blob_bytes, 0)"
+)
+"""What a content's form takes."""
 _OWN_COLUMNS = "tenant, registered_at, description, package, parent_digest, is_pinned"
 _NUM_OWN_COLUMNS = 7
 ADAPTER_COLUMNS = f"digest, {_OWN_COLUMNS}"
@@ -28,10 +35,7 @@ SELECT_MANIFEST = (
     "FROM adapters JOIN contents USING (digest) LEFT JOIN versions USING (tenant, digest)"
 )
 """Rows for `manifest_of`."""
-EVICTABLE_COLUMNS = (
-    "digest, coalesce(config_blob_bytes, 0) + coalesce(weights_blob_bytes, 0) + "
-    "coalesce(encoded_blob_bytes, 0), json_group_array(tenant), max(registered_at)"
-)
+EVICTABLE_COLUMNS = f"digest, {FLASH_BYTES}, json_group_array(tenant), max(registered_at)"
 """Of adapters and contents, grouped by digest; rows for `evictable_of`."""
 CANDIDATES = """
 SELECT digest, description, example_prompts, lowest_rank, alias FROM (SELECT * FROM (
@@ -89,7 +93,6 @@ def evictable_of(row: Sequence[Any]) -> EvictableContent:
 def content_row(content: AdapterContent) -> tuple[Any, ...]:
     """A content in the order of CONTENT_COLUMNS."""
     blobs = (content.config, content.weights, content.encoded)
-    pairs = ((None, None) if blob is None else (blob.name, blob.size_bytes) for blob in blobs)
     return (
         content.digest,
         content.base_digest,
@@ -99,9 +102,13 @@ def content_row(content: AdapterContent) -> tuple[Any, ...]:
         content.num_parameters,
         content.weights_bytes,
         content.form.value,
-        *(value for pair in pairs for value in pair),
+        *(value for blob in blobs for value in _blob_row(blob)),
         content.certificate_digest,
         content.is_on_flash,
+        content.task.value,
+        *_blob_row(content.head),
+        content.num_labels,
+        content.knows_out_of_scope,
     )
 
 
@@ -121,6 +128,10 @@ def content_of(row: Sequence[Any]) -> AdapterContent:
         encoded=_blob(row[12], row[13]),
         certificate_digest=row[14],
         is_on_flash=bool(row[15]),
+        task=Task(row[16]),
+        head=_blob(row[17], row[18]),
+        num_labels=row[19],
+        knows_out_of_scope=bool(row[20]),
     )
 
 
@@ -165,6 +176,10 @@ def candidate_of(row: Sequence[Any]) -> Candidate:
 def places(columns: str) -> str:
     """One question mark for each column."""
     return ", ".join("?" for _ in columns.split(","))
+
+
+def _blob_row(blob: Blob | None) -> tuple[str | None, int | None]:
+    return (None, None) if blob is None else (blob.name, blob.size_bytes)
 
 
 def _blob(name: str | None, size_bytes: int | None) -> Blob | None:

@@ -168,7 +168,22 @@ CREATE INDEX grants_by_owner ON grants (owner, digest);
 CREATE INDEX grants_by_time ON grants (tenant, granted_at DESC, digest);
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6)
+# Adapters of an encoder, and the classifiers among them. All before this version are a decoder's.
+_V7 = """
+ALTER TABLE contents ADD COLUMN task TEXT NOT NULL DEFAULT 'generate';
+ALTER TABLE contents ADD COLUMN head_blob TEXT;
+ALTER TABLE contents ADD COLUMN head_blob_bytes INTEGER;
+ALTER TABLE contents ADD COLUMN num_labels INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE contents ADD COLUMN knows_out_of_scope INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX contents_by_head_blob ON contents (head_blob);
+CREATE TABLE labels (
+    digest TEXT NOT NULL PRIMARY KEY,
+    labels TEXT NOT NULL,
+    FOREIGN KEY (digest) REFERENCES contents (digest) ON DELETE CASCADE
+);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7)
 """Statements that lead from version i to version i + 1. Appended to, never edited."""
 
 

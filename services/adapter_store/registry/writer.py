@@ -65,6 +65,7 @@ class RegistryWriter(GrantWriter):
         *,
         alias: AliasWish | None,
         example_prompts: Sequence[str] | None = None,
+        labels: Sequence[str] = (),
         quota: AdapterQuota,
     ) -> tuple[AdapterManifest, Alias | None, bool]:
         """Adds an adapter, with its card, alias and link to its original: all of it or nothing.
@@ -73,14 +74,20 @@ class RegistryWriter(GrantWriter):
         the same base model, keeps its own. Returns the adapter as stored (the first
         registration wins; a later one replaces the card, the package and the original if it has
         them), the alias, and whether the adapter is new to the tenant. `example_prompts`: those
-        of its card; None when it comes without one. Raises QuotaExceededError,
-        AlreadyExistsError, AdapterNotFoundError when the original is not the tenant's, and
-        InvalidRequestError when the adapter can be no version of it.
+        of its card; None when it comes without one. `labels`: a classifier's. Raises
+        QuotaExceededError, AlreadyExistsError, AdapterNotFoundError when the original is not the
+        tenant's, and InvalidRequestError when the adapter can be no version of it.
         """
         with transaction(self._connection):
             self._keep_content(
                 manifest.content, certificate, manifest.tenant_id, manifest.tenant_id
             )
+            if labels:
+                # The content says them: they can be no others for the same digest.
+                self._connection.execute(
+                    "INSERT OR IGNORE INTO labels (digest, labels) VALUES (?, ?)",
+                    (manifest.digest, json.dumps(labels, ensure_ascii=False)),
+                )
             is_new = self.get(manifest.tenant_id, manifest.digest) is None
             if is_new:
                 self._check_quota(manifest, quota)

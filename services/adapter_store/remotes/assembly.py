@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from edgelora.adapter_format import MAX_CONFIG_BYTES
+from edgelora.adapter_format import MAX_CONFIG_BYTES, MAX_HEAD_BYTES
 from edgelora.adapter_format.card import MAX_CARD_BYTES
 from services.adapter_store.remotes.fetcher import RemoteFetcher
 from services.adapter_store.remotes.name_lookup import Resolve, system_resolve
@@ -58,6 +58,7 @@ def assemble_fetcher(
         weights=max_weights_bytes,
         probe=MAX_PROBE_BYTES,
         card=MAX_CARD_BYTES,
+        head=MAX_HEAD_BYTES,
     )
     opening = RemoteOpening(
         limits=limits,

@@ -33,6 +33,7 @@ class FetchedPackage(Fetched):
     weights_path: Path
     probe_path: Path | None
     card_path: Path | None
+    head_path: Path | None
     encoded_path: Path | None
     """What is said to be its encoded form; None when that was not wanted or not to be had."""
     weights_bytes: int

@@ -35,7 +35,7 @@ from services.chassis.logs import get_logger
 Progress = Callable[[int, int], None]
 """Called with the bytes that are here and the bytes of the package."""
 
-_ORDER: tuple[PackageFile, ...] = ("config", "probe", "card", "encoded", "weights")
+_ORDER: tuple[PackageFile, ...] = ("config", "probe", "card", "head", "encoded", "weights")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +232,7 @@ class RemoteFetcher:
             weights_path=paths["weights"],
             probe_path=paths.get("probe"),
             card_path=paths.get("card"),
+            head_path=paths.get("head"),
             encoded_path=paths.get("encoded"),
             weights_bytes=weights.size_bytes,
             weights_sha256=bytes.fromhex(weights.digest.removeprefix("sha256:")),

@@ -26,12 +26,13 @@ from edgelora.errors import AdapterRejectedError
 from services.adapter_store.remotes.failures import FailureKind, RemoteFailure, absent
 from services.adapter_store.remotes.reference import PackageReference
 
-PackageFile = Literal["config", "weights", "probe", "card", "encoded"]
+PackageFile = Literal["config", "weights", "probe", "card", "head", "encoded"]
 FILES: Mapping[str, PackageFile] = {
     "adapter_config.json": "config",
     "adapter_model.safetensors": "weights",
     "probe.jsonl": "probe",
     "card.json": "card",
+    "head.json": "head",
 }
 """Name in a layer's annotation -> which file it is. Beside these only encoded forms are fetched."""
 MAX_MANIFEST_BYTES = 256 * 1024
@@ -50,6 +51,7 @@ class PackageLimits:
     weights: int
     probe: int
     card: int
+    head: int
 
     def of(self, file: PackageFile) -> int:
         """The limit of one file."""
@@ -58,6 +60,7 @@ class PackageLimits:
             "weights": self.weights,
             "probe": self.probe,
             "card": self.card,
+            "head": self.head,
             "encoded": self.weights,
         }[file]
 
@@ -81,7 +84,7 @@ class PackageManifest:
     digest: str
     """Of the manifest's own bytes."""
     layers: Mapping[PackageFile, Layer]
-    """Always config and weights; probe and card when the package has them."""
+    """Always config and weights; probe, card and head when the package has them."""
     encoded: tuple[Layer, ...]
     """What is said to be encoded forms. Malformed ones are left out: a package is good without."""
 

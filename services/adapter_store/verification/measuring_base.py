@@ -12,7 +12,12 @@ from pathlib import Path
 from services.adapter_store.verification.certificate import read_record
 from services.adapter_store.verification.child_process import ChildFailedError, run_child
 from services.adapter_store.verification.child_protocol import encode
-from services.adapter_store.verification.orders import Measuring, SetupAnswer, SetupOrders
+from services.adapter_store.verification.orders import (
+    Measuring,
+    SetupAnswer,
+    SetupOrders,
+    StartOrders,
+)
 from services.adapter_store.verification.sandbox import Sandbox
 from services.chassis.base_model import NATIVE_FILE, BaseModel
 
@@ -33,28 +38,37 @@ class MeasuringBase:
 
 @asynccontextmanager
 async def open_measuring_base(
-    base: BaseModel, directory: Path, *, max_rank: int, is_encoding: bool, max_mean_kl: float
+    base: BaseModel | None,
+    directory: Path | None,
+    *,
+    max_rank: int,
+    is_encoding: bool,
+    max_mean_kl: float,
 ) -> AsyncIterator[MeasuringBase]:
     """Tries the prepared model of a directory in a process of its own, and keeps its file open.
 
     The very file that was tried is what verification processes map, whatever is prepared later.
-    `max_mean_kl`: bound on what encoding may cost, in nats. Raises ChildFailedError when no process
-    can be started that gives up its rights and answers.
+    Without a decoder there is nothing to measure with. `max_mean_kl`: bound on what encoding may
+    cost, in nats. Raises ChildFailedError when no process can be started that gives up its rights
+    and answers.
     """
     with _opened(base, directory) as packed_fd:
-        orders = SetupOrders(
-            packed_fd=packed_fd,
-            packed_sha256=base.files.get(NATIVE_FILE, "").removeprefix("sha256:"),
-            tokenizer_file=str((directory / "tokenizer.json").absolute()),
-            hidden_size=base.hidden_size,
-            num_layers=base.num_layers,
-            vocab_size=base.vocab_size,
-            max_sequence_tokens=base.max_context_tokens,
-            max_rank=max_rank,
-            base_digest=base.digest,
-            is_encoding=is_encoding,
-            max_mean_kl=max_mean_kl,
-        )
+        setup = None
+        if base is not None and directory is not None:
+            setup = SetupOrders(
+                packed_fd=packed_fd,
+                packed_sha256=base.files.get(NATIVE_FILE, "").removeprefix("sha256:"),
+                tokenizer_file=str((directory / "tokenizer.json").absolute()),
+                hidden_size=base.hidden_size,
+                num_layers=base.num_layers,
+                vocab_size=base.vocab_size,
+                max_sequence_tokens=base.max_context_tokens,
+                max_rank=max_rank,
+                base_digest=base.digest,
+                is_encoding=is_encoding,
+                max_mean_kl=max_mean_kl,
+            )
+        orders = StartOrders(setup=setup)
         descriptors = () if packed_fd is None else (packed_fd,)
         text, _ = await run_child(
             _MODULE, encode(orders), descriptors=descriptors, timeout_s=_TIMEOUT_S
@@ -69,9 +83,9 @@ async def open_measuring_base(
 
 
 @contextmanager
-def _opened(base: BaseModel, directory: Path) -> Iterator[int | None]:
-    """The packed file's descriptor; None when the model has no such file."""
-    if base.obstacle(NATIVE_FILE) is not None:
+def _opened(base: BaseModel | None, directory: Path | None) -> Iterator[int | None]:
+    """The packed file's descriptor; None when there is no model, or it has no such file."""
+    if base is None or directory is None or base.obstacle(NATIVE_FILE) is not None:
         yield None
         return
     try:

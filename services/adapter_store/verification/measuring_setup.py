@@ -14,7 +14,13 @@ from typing import NoReturn
 
 from services.adapter_store.verification import sandbox
 from services.adapter_store.verification.child_protocol import answer_and_exit, read_orders
-from services.adapter_store.verification.orders import Measuring, SetupAnswer, SetupOrders, Tokens
+from services.adapter_store.verification.orders import (
+    Measuring,
+    SetupAnswer,
+    SetupOrders,
+    StartOrders,
+    Tokens,
+)
 from services.adapter_store.verification.probe_texts import COMPARED_TOKENS, GIVEN_TOKENS, TEXTS
 from services.adapter_store.verification.serving_form import FormChoice
 from services.chassis.canary import CANARY_TEXT
@@ -31,9 +37,11 @@ class UnusableError(Exception):
 
 def main() -> NoReturn:
     """Follows the orders on standard input."""
-    orders = read_orders(SetupOrders)
+    orders = read_orders(StartOrders).setup
     measuring, obstacle = None, ""
     try:
+        if orders is None:
+            raise UnusableError("no decoder is served")
         measuring = _measuring(orders)
     except UnusableError as error:
         obstacle = str(error)

@@ -18,6 +18,16 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """A base model, as far as adapters have to fit it."""
+
+    digest: str
+    modules: tuple[Module, ...]
+    num_layers: int
+    hidden_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
     """A text as the base model's tokenizer cuts it."""
 
@@ -58,26 +68,33 @@ class VerificationOrders:
     config_fd: int
     weights_fd: int
     probe_fd: int | None
+    head_fd: int | None
     candidate_fd: int | None
     """What somebody says is its encoded form."""
     known: KnownForm | None
     """If encoding makes these very bytes, that is the answer."""
-    modules: tuple[Module, ...]
-    num_layers: int
+    decoder: Base | None
+    encoder: Base | None
     max_rank: int
-    base_digest: str
     memory_bytes: int
     """What it may take beside what is mapped when it begins to read."""
     cpu_s: int
     minimum_sandbox: str
     measuring: Measuring | None
+    """With the decoder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """A good adapter. If it has an encoding, that many bytes follow."""
 
+    task: str
+    """Of the base model it fits: `generate` or `encode`."""
     canonical_config: str
+    canonical_head: str | None
+    """None when it has no head.json."""
+    num_labels: int
+    """Of its classifier; 0 when it has none."""
     weights_sha256: str
     rank: int
     alpha: float
@@ -125,6 +142,14 @@ class SetupOrders:
     base_digest: str
     is_encoding: bool
     max_mean_kl: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOrders:
+    """What the store's start finds out."""
+
+    setup: SetupOrders | None
+    """None when no decoder is served: then the sandbox alone is tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

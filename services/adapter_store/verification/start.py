@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.config import PREFIX, AdapterStoreConfig
 from services.adapter_store.verification import sandbox
 from services.adapter_store.verification.child_process import ChildFailedError
 from services.adapter_store.verification.measuring_base import open_measuring_base
 from services.adapter_store.verification.verifier import Verifier
-from services.chassis.base_model import BaseModel
 from services.chassis.logs import get_logger
 from services.chassis.settings import ConfigError
 
 
 @asynccontextmanager
-async def open_verifier(config: AdapterStoreConfig, base: BaseModel) -> AsyncIterator[Verifier]:
-    """Makes a verifier for adapters of a base model.
+async def open_verifier(config: AdapterStoreConfig, bases: ServedBases) -> AsyncIterator[Verifier]:
+    """Makes a verifier for adapters of the base models.
 
     Raises ConfigError when processes of this machine cannot give up as much as demanded.
     """
     try:
         async with open_measuring_base(
-            base,
+            bases.decoder,
             config.model_directory,
             max_rank=config.max_lora_rank,
             is_encoding=config.is_encoding,
@@ -46,7 +46,7 @@ async def open_verifier(config: AdapterStoreConfig, base: BaseModel) -> AsyncIte
                     f"{box.level}: use a kernel with Landlock and seccomp, or demand less"
                 )
             yield Verifier(
-                base,
+                bases,
                 max_rank=config.max_lora_rank,
                 timeout_s=config.verification_timeout_s,
                 max_concurrent=config.max_concurrent_verifications,

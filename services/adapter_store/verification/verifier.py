@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from edgelora.adapter_format import MAX_CONFIG_BYTES, combine_digest
+from edgelora.adapter_format import MAX_CONFIG_BYTES, HeadSettings, combine_digest, parse_head
+from edgelora.adapter_format.head import MAX_LABELS, MIN_LABELS
 from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.names import MAX_DESCRIPTION_CHARS
+from services.adapter_store.registry.manifest import Task
 from services.adapter_store.verification import certificate as certificates
 from services.adapter_store.verification import sandbox
 from services.adapter_store.verification.certificate import Certificate, read_record
@@ -26,6 +29,7 @@ from services.adapter_store.verification.child_process import (
 )
 from services.adapter_store.verification.child_protocol import encode
 from services.adapter_store.verification.orders import (
+    Base,
     Findings,
     KnownForm,
     Measuring,
@@ -46,8 +50,11 @@ _MAX_ENCODED_FACTOR = 2
 _SPARE_ENCODED_BYTES = 1 << 20
 _HEX_SHA256 = re.compile(r"[0-9a-f]{64}")
 
-_Files = tuple[Path, Path, Path | None, Path | None]
-"""Config, weights, probe, candidate."""
+_WHY_EXACT_ENCODER = "adapters of an encoder are kept exact"
+_WHY_NOT_MEASURED_ENCODER = "an encoder's worker proves the effect when it loads the adapter"
+
+_Files = tuple[Path, Path, Path | None, Path | None, Path | None]
+"""Config, weights, probe, head, candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +71,12 @@ class EncodedBlob:
 class VerifiedAdapter:
     """What the verification process found in a good adapter."""
 
+    task: Task
     canonical_config: bytes
+    canonical_head: bytes | None
+    """None when it has no head.json."""
+    head: HeadSettings | None
+    """None when it is no classifier."""
     weights_sha256: bytes
     rank: int
     alpha: float
@@ -77,7 +89,7 @@ class VerifiedAdapter:
     @property
     def digest(self) -> str:
         """The adapter's identity."""
-        return combine_digest(self.canonical_config, self.weights_sha256)
+        return combine_digest(self.canonical_config, self.weights_sha256, self.canonical_head)
 
 
 class Verifier:
@@ -85,7 +97,7 @@ class Verifier:
 
     def __init__(
         self,
-        base: BaseModel,
+        bases: ServedBases,
         *,
         max_rank: int,
         timeout_s: float,
@@ -98,7 +110,7 @@ class Verifier:
 
         Without `measuring` every serving form is the original, and certificates say why.
         """
-        self._base = base
+        self._bases = bases
         self._max_rank = max_rank
         self._timeout_s = timeout_s
         self._places = asyncio.Semaphore(max_concurrent)
@@ -119,17 +131,18 @@ class Verifier:
         probe: Path | None,
         blob_target: Path,
         *,
+        head: Path | None = None,
         candidate: Path | None = None,
     ) -> VerifiedAdapter:
-        """Verifies files of ours against the base model.
+        """Verifies files of ours against the base model they are for.
 
-        `probe` is the adapter's own probe.jsonl, if it ships one; `blob_target` is made when the
-        serving form is an encoded one, and left behind only then; `candidate`, not empty, may be
-        that form, and is ignored when it is no good one. Raises AdapterRejectedError,
+        `head` is its head.json, if it has one, and `probe` its own probe.jsonl; `blob_target` is
+        made when the serving form is an encoded one, and left behind only then; `candidate`, not
+        empty, may be that form, and is ignored when it is no good one. Raises AdapterRejectedError,
         AdapterIncompatibleError or ResourcePressureError; a process that crashed, hung or answered
         nonsense means rejected.
         """
-        verified = await self._verify((config, weights, probe, candidate), blob_target, None)
+        verified = await self._verify((config, weights, probe, head, candidate), blob_target, None)
         assert isinstance(verified, VerifiedAdapter)
         return verified
 
@@ -145,7 +158,7 @@ class Verifier:
 
         Otherwise everything is verified as if for the first time. Raises as `verify`.
         """
-        return await self._verify((config, weights, probe, None), blob_target, known)
+        return await self._verify((config, weights, probe, None, None), blob_target, known)
 
     async def _verify(
         self, files: _Files, blob_target: Path, known: KnownForm | None
@@ -168,7 +181,7 @@ class Verifier:
         self, files: _Files, blob_target: Path, known: KnownForm | None
     ) -> tuple[bytes, StoredPayload | None]:
         with ExitStack() as stack:
-            config_fd, weights_fd, probe_fd, candidate_fd = (
+            config_fd, weights_fd, probe_fd, head_fd, candidate_fd = (
                 None if path is None else _open(path, stack) for path in files
             )
             assert config_fd is not None
@@ -178,15 +191,12 @@ class Verifier:
                 config_fd=config_fd,
                 weights_fd=weights_fd,
                 probe_fd=probe_fd,
+                head_fd=head_fd,
                 candidate_fd=candidate_fd,
                 known=known,
-                modules=tuple(
-                    Module(name=name, out_features=out_features, in_features=in_features)
-                    for name, (out_features, in_features) in self._base.targets.items()
-                ),
-                num_layers=self._base.num_layers,
+                decoder=_base(self._bases.decoder),
+                encoder=_base(self._bases.encoder),
                 max_rank=self._max_rank,
-                base_digest=self._base.digest,
                 memory_bytes=_BASE_MEMORY_BYTES + _MEMORY_FACTOR * weights_bytes,
                 cpu_s=math.ceil(self._timeout_s),
                 minimum_sandbox=self._minimum_sandbox,
@@ -198,7 +208,7 @@ class Verifier:
                 encode(orders),
                 descriptors=[
                     each
-                    for each in (config_fd, weights_fd, probe_fd, candidate_fd, packed_fd)
+                    for each in (config_fd, weights_fd, probe_fd, head_fd, candidate_fd, packed_fd)
                     if each is not None
                 ],
                 timeout_s=self._timeout_s,
@@ -232,23 +242,34 @@ class Verifier:
     def _verified(self, found: Findings, encoded: EncodedBlob | None) -> VerifiedAdapter:
         """Raises ValueError for findings that contradict each other."""
         config = found.canonical_config.encode("ascii")
+        task = Task(found.task)
+        base = self._bases.of(task)
+        canonical_head = None if found.canonical_head is None else found.canonical_head.encode()
         encoding = found.encoding
         told = None if encoding is None else (encoding.num_bytes, encoding.sha256)
         is_measured = found.measurement is not None
+        is_measurable = self._measuring is not None and task is Task.GENERATE
         if (
-            not _HEX_SHA256.fullmatch(found.weights_sha256)
+            base is None
+            or not _HEX_SHA256.fullmatch(found.weights_sha256)
             or len(config) > MAX_CONFIG_BYTES
             or found.sandbox.level not in sandbox.LEVELS
             or not sandbox.reaches(found.sandbox.level, self._minimum_sandbox)
             or told != (None if encoded is None else (encoded.size_bytes, encoded.name))
-            or is_measured != (self._measuring is not None)
+            or is_measured != is_measurable
             or (encoding is not None and not is_measured)
         ):
             raise ValueError
         weights_sha256 = bytes.fromhex(found.weights_sha256)
-        why_exact = found.why_exact if is_measured else self._why_not_measured
+        why_not_measured = self._why_not_measured
+        why_exact = found.why_exact if is_measured else why_not_measured
+        if task is Task.ENCODE:
+            why_exact, why_not_measured = _WHY_EXACT_ENCODER, _WHY_NOT_MEASURED_ENCODER
         return VerifiedAdapter(
+            task=task,
             canonical_config=config,
+            canonical_head=canonical_head,
+            head=_head(canonical_head, found.num_labels, task),
             weights_sha256=weights_sha256,
             rank=found.rank,
             alpha=found.alpha,
@@ -257,8 +278,8 @@ class Verifier:
             certificate=Certificate(
                 version=certificates.VERSION,
                 edgelora=self._release,
-                adapter_digest=combine_digest(config, weights_sha256),
-                base_digest=self._base.digest,
+                adapter_digest=combine_digest(config, weights_sha256, canonical_head),
+                base_digest=base.digest,
                 sandbox=found.sandbox.level,
                 tensors=found.tensors,
                 parameters=found.parameters,
@@ -266,10 +287,39 @@ class Verifier:
                 encoding=encoding,
                 why_exact=why_exact,
                 measurement=found.measurement,
-                why_not_measured="" if is_measured else self._why_not_measured,
+                why_not_measured="" if is_measured else why_not_measured,
             ),
             encoded=encoded,
         )
+
+
+def _base(model: BaseModel | None) -> Base | None:
+    if model is None:
+        return None
+    return Base(
+        digest=model.digest,
+        modules=tuple(
+            Module(name=name, out_features=out_features, in_features=in_features)
+            for name, (out_features, in_features) in model.targets.items()
+        ),
+        num_layers=model.num_layers,
+        hidden_size=model.hidden_size,
+    )
+
+
+def _head(canonical: bytes | None, num_labels: int, task: Task) -> HeadSettings | None:
+    """What a classifier says of itself. Raises ValueError for what no good child answers."""
+    if task is not Task.ENCODE and (canonical is not None or num_labels):
+        raise ValueError
+    if num_labels == 0 and canonical is None:
+        return None
+    try:
+        settings = HeadSettings.unnamed(num_labels) if canonical is None else parse_head(canonical)
+    except AdapterRejectedError:
+        raise ValueError from None
+    if len(settings.labels) != num_labels or not MIN_LABELS <= num_labels <= MAX_LABELS:
+        raise ValueError
+    return settings
 
 
 def _blob(stored: StoredPayload, path: Path) -> EncodedBlob:

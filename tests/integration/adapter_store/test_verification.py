@@ -10,6 +10,7 @@ import pytest
 from edgelora.adapter_format import adapter_digest, parse_adapter_config
 from edgelora.errors import AdapterRejectedError, DataCorruptError
 from services.adapter_store.arrivals import Wish
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.config import AdapterStoreConfig
 from services.adapter_store.flash.storage import open_storage
 from services.adapter_store.residency import Residency
@@ -31,7 +32,7 @@ WHY = "there is nothing to measure with"
 
 def verifier(base: BaseModel | None = None, timeout_s: float = 30.0) -> Verifier:
     return Verifier(
-        base or tiny_base(),
+        ServedBases(decoder=base or tiny_base()),
         max_rank=64,
         timeout_s=timeout_s,
         max_concurrent=2,
@@ -228,7 +229,7 @@ def test_process_still_ends_well_when_it_does_nothing():
 class SwappingVerifier(Verifier):
     """Replaces the staged weights by another good adapter before they are verified."""
 
-    async def verify(self, config, weights, probe, blob_target, *, candidate=None):
+    async def verify(self, config, weights, probe, blob_target, *, head=None, candidate=None):
         weights.write_bytes(good_adapter(99).weights)
         return await super().verify(config, weights, probe, blob_target)
 
@@ -249,10 +250,12 @@ async def test_bytes_verified_have_to_be_the_bytes_received_T32(tmp_path):
     with open_storage(config.directory) as storage:
         async with open_store(
             config,
-            tiny_base(),
+            ServedBases(decoder=tiny_base()),
             storage,
             Residency(),
-            SwappingVerifier(tiny_base(), max_rank=64, timeout_s=30, max_concurrent=1),
+            SwappingVerifier(
+                ServedBases(decoder=tiny_base()), max_rank=64, timeout_s=30, max_concurrent=1
+            ),
             Sealer(SEAL_KEY),
             unix_clock_s=lambda: 0.0,
             boot_clock_s=lambda: 0.0,

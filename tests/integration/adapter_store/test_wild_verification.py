@@ -9,6 +9,7 @@ import pytest
 
 from edgelora.adapter_format import adapter_digest, parse_adapter_config
 from edgelora.errors import AdapterIncompatibleError, AdapterRejectedError
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.verification.verifier import Verifier
 from tests.integration.parity.wild_formats import WILD
 from tests.support.prepared_family import MAX_RANK, PreparedFamily, read
@@ -26,7 +27,9 @@ NAMES = (
 
 async def test_verification_process_judges_as_the_reader_does_T01_T08_T09(tmp_path: Path):
     family = PreparedFamily("llama", tmp_path)
-    verifier = Verifier(family.description, max_rank=MAX_RANK, timeout_s=60, max_concurrent=2)
+    verifier = Verifier(
+        ServedBases(decoder=family.description), max_rank=MAX_RANK, timeout_s=60, max_concurrent=2
+    )
 
     async def judge(name: str) -> tuple[str, object]:
         folder = tmp_path / name.replace(" ", "-")

@@ -82,7 +82,7 @@ def evicted(tenant_id):
 
 def restoring(packages, desk):
     return Arrivals(
-        reserved_name="base",
+        reserved_names=("base",),
         uploads=None,
         packages=packages,
         flash=None,

@@ -6,6 +6,7 @@ import hashlib
 import pytest
 
 from edgelora.errors import ResourcePressureError
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.fair_turns import FairTurns
 from services.adapter_store.flash.storage import open_storage
 from services.adapter_store.flash.tier import FlashTier
@@ -66,7 +67,7 @@ class Place:
             unix_clock_s=lambda: 0.0,
         )
         self.desk = RegistrationDesk(
-            base=BASE,
+            bases=ServedBases(decoder=BASE),
             registry=storage.writer,
             flash=flash,
             verifier=None,

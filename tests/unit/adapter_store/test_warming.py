@@ -2,6 +2,7 @@
 
 import asyncio
 
+from services.adapter_store.bases import ServedBases
 from services.adapter_store.residency import Residency, WorkerReport
 from services.adapter_store.warming import SWITCHED_OFF, Warming
 from services.chassis.sealing import Sealer
@@ -23,7 +24,7 @@ class NoAdapters:
 def warming(forecast) -> Warming:
     return Warming(
         forecast,
-        base_digest="",
+        bases=ServedBases(),
         registry=NoAdapters(),
         residency=Residency(),
         flash=None,

@@ -13,7 +13,7 @@ from services.adapter_store.remotes.package import (
 )
 from services.adapter_store.remotes.reference import parse_reference
 
-LIMITS = PackageLimits(config=100, weights=1000, probe=50, card=40)
+LIMITS = PackageLimits(config=100, weights=1000, probe=50, card=40, head=45)
 CONFIG, WEIGHTS, PROBE = "adapter_config.json", "adapter_model.safetensors", "probe.jsonl"
 FILES = {CONFIG: Blob.of(b"c" * 100), WEIGHTS: Blob.of(b"w" * 1000)}
 BASE, OTHER_BASE = "sha256:" + "1" * 64, "sha256:" + "2" * 64
