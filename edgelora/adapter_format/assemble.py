@@ -54,13 +54,13 @@ def assemble(
     targets: Mapping[str, tuple[int, int]],
     num_layers: int,
     architecture: Architecture = DECODER,
-    has_effect: bool = False,
+    may_be_empty: bool = False,
 ) -> AdapterWeights:
     """Pairs the factors, checks coverage, shapes and values, and computes the scalings.
 
     Every tensor has to be used, every module the config names has to exist in the base model and
-    to have both factors, and the whole has to change something, unless it `has_effect` without
-    them. Raises as `read_adapter`.
+    to have both factors, and the whole has to change something; it `may_be_empty` where a
+    classifier is all that was trained. Raises as `read_adapter`.
     """
     shape = _Shape(architecture, targets, num_layers)
     _check_targets(config, shape)
@@ -74,9 +74,9 @@ def assemble(
         lora_a = checked_tensor(factors[key, "A"], f"{path}.lora_A", (rank, in_features))
         lora_b = checked_tensor(factors[key, "B"], f"{path}.lora_B", (out_features, rank))
         pairs[key] = LoraPair(lora_a, lora_b, config.scaling_of(path))
-    if not has_effect and not any(
-        pair.lora_a.any() and pair.lora_b.any() for pair in pairs.values()
-    ):
+    if not pairs and may_be_empty:
+        return AdapterWeights(pairs)
+    if not any(pair.lora_a.any() and pair.lora_b.any() for pair in pairs.values()):
         raise _refuse("one factor of every module is all zeros: the adapter would change nothing")
     return AdapterWeights(pairs)
 

@@ -86,7 +86,7 @@ def read_encoder_adapter(
         targets=targets,
         num_layers=num_layers,
         architecture=ENCODER,
-        has_effect=classifier_head is not None,
+        may_be_empty=classifier_head is not None,
     )
     return EncoderAdapter(
         config=parsed,
@@ -135,6 +135,8 @@ def _head(
         raise _refuse(
             f"has a classifier of {num_labels} labels, served are {MIN_LABELS} to {MAX_LABELS}"
         )
+    if not weight.any():
+        raise _refuse("has a classifier that is all zeros: it would answer the same to every text")
     if settings is None:
         settings = HeadSettings.unnamed(num_labels)
     if len(settings.labels) != num_labels:

@@ -16,13 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgelora.adapter_format.architecture import DECODER
+from edgelora.adapter_format.architecture import DECODER, ENCODER, Architecture
 from edgelora.adapter_format.codec.layout import MAX_RANK
 from edgelora.adapter_format.config import AdapterConfig
 from edgelora.adapter_format.config_parser import parse_adapter_config
+from edgelora.adapter_format.encoder import CLASSIFIER
 from edgelora.adapter_format.naming import shown
+from edgelora.adapter_format.recognition import recognise
 from edgelora.adapter_format.strict_json import parse_object
 from edgelora.adapter_format.tensor_file import FILE, Buffer, read_tensors, write_tensors
+from edgelora.adapter_format.unserved import why_unserved
 from edgelora.error_tree import AdapterRejectedError, InvalidRequestError
 
 Factor = NDArray[np.floating[Any]]
@@ -48,9 +51,13 @@ def cut_adapter(config: bytes, weights: Buffer, rank: int) -> RankCut:
     rule, goes into factor B. Raises AdapterRejectedError for what a node would not serve, naming
     the feature, and InvalidRequestError unless `rank` is below the adapter's own.
     """
-    parsed = parse_adapter_config(config, max_rank=MAX_RANK)
+    architecture = recognise(config, weights) or DECODER
+    parsed = parse_adapter_config(config, max_rank=MAX_RANK, architecture=architecture)
     tensors = read_tensors(weights)
-    modules = _modules(tensors)
+    kept = _classifier(tensors) if architecture is ENCODER else {}
+    modules = _modules({n: t for n, t in tensors.items() if n not in kept}, architecture)
+    if not modules:
+        raise _refuse("there is no LoRA factor to cut")
     own_rank = max(parsed.rank_of(path) for path in modules)
     if not 1 <= rank < own_rank:
         raise InvalidRequestError(
@@ -58,8 +65,8 @@ def cut_adapter(config: bytes, weights: Buffer, rank: int) -> RankCut:
             field="ranks",
         )
     new_config = _cut_config(config, rank)
-    lower = parse_adapter_config(new_config, max_rank=MAX_RANK)
-    written = dict[str, NDArray[np.float32]]()
+    lower = parse_adapter_config(new_config, max_rank=MAX_RANK, architecture=architecture)
+    written = {name: tensor.astype(np.float32) for name, tensor in kept.items()}
     lost = whole = 0.0
     for path, (name_a, name_b) in modules.items():
         a, b = tensors[name_a], tensors[name_b]
@@ -128,13 +135,20 @@ def checked_modules(
     return modules
 
 
-def _modules(tensors: Mapping[str, Factor]) -> dict[str, tuple[str, str]]:
+def _classifier(tensors: Mapping[str, Factor]) -> dict[str, Factor]:
+    """The tensors of an encoder's adapter that no rank changes."""
+    return {name: tensor for name, tensor in tensors.items() if CLASSIFIER.fullmatch(name)}
+
+
+def _modules(
+    tensors: Mapping[str, Factor], architecture: Architecture
+) -> dict[str, tuple[str, str]]:
     """Path of each module -> the names of its factors A and B."""
     names: dict[str, dict[str, str]] = {}
     for name in tensors:
-        match = DECODER.factor.fullmatch(name)
+        match = architecture.factor.fullmatch(name)
         if match is None:
-            raise _refuse(f"{shown(name)} is no LoRA factor of a decoder layer's linear module")
+            raise _refuse(why_unserved(name, tensors[name], architecture))
         if names.setdefault(match[1], {}).setdefault(match[4], name) != name:
             raise _refuse(f"{shown(match[1])} is given twice under different names")
     for path, factors in names.items():

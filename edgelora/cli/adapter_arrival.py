@@ -68,7 +68,8 @@ def add(
     The node verifies it against its base model before anything can use it. A probe.jsonl beside it,
     with lines such as {"prompt": "...", "answer": "..."}, goes with it: what compression costs is
     measured on these too. So goes a card.json, {"description": "...", "examples": ["...", ...]}: it
-    tells which prompts the adapter is meant for, by which the router chooses.
+    tells which prompts the adapter is meant for, by which the router chooses. A classifier of an
+    encoder brings its labels in a head.json.
 
     With --ranks, versions of lower ranks go with it, each the nearest there is. The node serves
     them in its place while the device is too hot for its rank.

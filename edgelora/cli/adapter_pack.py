@@ -77,6 +77,10 @@ def _encode(directory: Path, home: Path, name: str, level: float) -> EncodedForm
         ) from None
     except ValueError as error:
         raise CliError(f"model {name}: {error}") from error
+    if model.is_encoder:
+        raise CliError(
+            f"adapters of an encoder such as {name} are kept exact: pack it without --model"
+        )
     # Only now: packing the files alone takes no numpy.
     from edgelora.adapter_encoding import encode_adapter
 

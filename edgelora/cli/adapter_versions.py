@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from edgelora.adapter_upload import FILE_NAMES, PROBE_NAME
+from edgelora.adapter_upload import FILE_NAMES, HEAD_NAME, PROBE_NAME
 
 _MAX_VERSIONS = 16
 """As many as a node keeps of one adapter."""
@@ -43,7 +43,7 @@ class CutVersion:
 def cut_versions(directory: Path, ranks: Sequence[int], place: Path) -> list[CutVersion]:
     """Cuts an adapter directory to ranks, each into a directory of its own below `place`.
 
-    The probe goes with them, the card does not: a version stands in for its adapter alone. Raises
+    Probe and head go with them, the card does not: a version stands in for its adapter alone. Raises
     AdapterRejectedError for what can not be cut, InvalidRequestError for a rank that is not lower.
     """
     if not ranks:
@@ -59,7 +59,8 @@ def cut_versions(directory: Path, ranks: Sequence[int], place: Path) -> list[Cut
         version.mkdir()
         for name, data in zip(FILE_NAMES, (cut.config, cut.weights), strict=True):
             (version / name).write_bytes(data)
-        if (directory / PROBE_NAME).is_file():
-            shutil.copyfile(directory / PROBE_NAME, version / PROBE_NAME)
+        for name in (PROBE_NAME, HEAD_NAME):
+            if (directory / name).is_file():
+                shutil.copyfile(directory / name, version / name)
         versions.append(CutVersion(rank, version, cut.relative_error))
     return versions

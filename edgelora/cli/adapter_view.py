@@ -11,6 +11,7 @@ _COLUMNS = (
     ("aliases", "<24"),
     ("digest", "<19"),
     ("state", "<18"),
+    ("task", "<8"),
     ("rank", ">4"),
     ("MB", ">7"),
     ("on flash", ">8"),
@@ -25,6 +26,13 @@ _FORMS = {
     "encoded_4": "encoded at about 4.5 bits",
     "encoded_8": "encoded at about 8 bits",
 }
+_TASKS = {
+    "generate": ("generate", "generates text"),
+    "classify": ("classify", "classifies text"),
+    "encode": ("embed", "embeds text"),
+}
+"""In a table, and on an adapter's own page."""
+_MAX_LABELS = 20
 _STAGES = ("remote", "fetch", "check", "decode", "prove")
 
 
@@ -40,6 +48,7 @@ def list_line(adapter: Mapping[str, Any]) -> str:
             ", ".join(adapter["aliases"]) or _version_of(adapter) or "-",
             adapter["digest"][:_SHORT_DIGEST],
             _state(adapter),
+            _TASKS[_task(adapter)][0],
             str(adapter["rank"]),
             f"{adapter['size_bytes'] / 1e6:.1f}",
             f"{adapter['flash_bytes'] / 1e6:.1f}" if adapter["is_on_flash"] else "-",
@@ -58,6 +67,8 @@ def detail_rows(adapter: Mapping[str, Any]) -> list[tuple[str, str | None]]:
             ", ".join(f"{name} (generation {generations[name]})" for name in sorted(generations)),
         ),
         ("state", _state(adapter)),
+        ("task", _TASKS[_task(adapter)][1]),
+        *_label_rows(adapter),
         ("description", adapter["description"]),
         *_prompt_rows(adapter["example_prompts"]),
         ("base model", adapter["base_digest"]),
@@ -75,6 +86,21 @@ def detail_rows(adapter: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         *_usage_rows(adapter["usage"]),
     ]
     return [(name, value or None) for name, value in rows]
+
+
+def _task(adapter: Mapping[str, Any]) -> str:
+    return "classify" if adapter["is_classifier"] else str(adapter["task"])
+
+
+def _label_rows(adapter: Mapping[str, Any]) -> list[tuple[str, str]]:
+    labels = adapter["labels"]
+    if not labels:
+        return []
+    named = ", ".join(labels[:_MAX_LABELS])
+    if len(labels) > _MAX_LABELS:
+        named += f" and {len(labels) - _MAX_LABELS} more"
+    scope = "can be told" if adapter["knows_out_of_scope"] else "can not be told"
+    return [(f"labels ({len(labels)})", named), ("out of scope", scope)]
 
 
 def _prompt_rows(prompts: Sequence[str]) -> list[tuple[str, str]]:

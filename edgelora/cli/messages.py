@@ -19,6 +19,7 @@ from edgelora.v1.adapter_pb2 import (
     TierStatistics,
 )
 from edgelora.v1.admin_service_pb2 import ApiKey, Grant, Role, Tenant, UsageTotal
+from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.gateway_service_pb2 import GetAdapterResponse, GetStatusResponse
 
 
@@ -96,6 +97,8 @@ def adapter_document(adapter: Adapter) -> dict[str, Any]:
         "description": adapter.description,
         "version_of_digest": adapter.version_of_digest or None,
         "is_granted": adapter.is_granted,
+        "task": "encode" if adapter.task == Task.TASK_ENCODE else "generate",
+        "is_classifier": adapter.HasField("head"),
     }
 
 
@@ -105,6 +108,8 @@ def adapter_details(found: GetAdapterResponse) -> dict[str, Any]:
     return {
         **adapter_document(adapter),
         "example_prompts": list(adapter.example_prompts),
+        "labels": list(adapter.head.labels),
+        "knows_out_of_scope": adapter.head.knows_out_of_scope,
         "generations": {alias.name: alias.generation for alias in found.aliases},
         "certificate": _certificate(adapter.certificate)
         if adapter.HasField("certificate")
