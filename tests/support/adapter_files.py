@@ -123,6 +123,8 @@ class AdapterFiles:
     weights: bytes
     card: bytes = b""
     """Empty for none."""
+    head: bytes = b""
+    """Empty for none."""
 
 
 def good_adapter(seed: int = 0, **changes: Any) -> AdapterFiles:

@@ -102,15 +102,27 @@ class AdapterShelf(AdapterStoreServiceServicer):
         files = self.files[request.digest]
         config, weights = files.config, self.damage(files.weights)
         if request.can_read_shared_directory and self._blobs is not None:
-            (self._blobs / ("c" * 64)).write_bytes(config)
-            (self._blobs / ("d" * 64)).write_bytes(weights)
-            location = pb.SharedLocation(config_blob="c" * 64, weights_blob="d" * 64)
+            location = pb.SharedLocation(
+                config_blob=self._put(config),
+                weights_blob=self._put(weights),
+                head_blob=self._put(files.head) if files.head else "",
+            )
             yield pb.FetchAdapterResponse(location=location, certificate=certificate)
             return
-        for file, data in ((pb.ADAPTER_FILE_CONFIG, config), (pb.ADAPTER_FILE_WEIGHTS, weights)):
+        parts = (
+            (pb.ADAPTER_FILE_CONFIG, config),
+            (pb.ADAPTER_FILE_WEIGHTS, weights),
+            (pb.ADAPTER_FILE_HEAD, files.head),
+        )
+        for file, data in parts:
             for start in range(0, len(data), _CHUNK_BYTES):
                 chunk = pb.FetchedChunk(file=file, data=data[start : start + _CHUNK_BYTES])
                 yield pb.FetchAdapterResponse(chunk=chunk, certificate=certificate)
+
+    def _put(self, data: bytes) -> str:
+        name = hashlib.sha256(data).hexdigest()
+        (self._blobs / name).write_bytes(data)
+        return name
 
     def _allowed(self, sealed: Sealed) -> list[str]:
         try:
