@@ -141,7 +141,7 @@ def _classifier(tensors: Mapping[str, Factor]) -> dict[str, Factor]:
 
 
 def _modules(
-    tensors: Mapping[str, Factor], architecture: Architecture
+    tensors: Mapping[str, Factor], architecture: Architecture = DECODER
 ) -> dict[str, tuple[str, str]]:
     """Path of each module -> the names of its factors A and B."""
     names: dict[str, dict[str, str]] = {}

@@ -43,8 +43,9 @@ class CutVersion:
 def cut_versions(directory: Path, ranks: Sequence[int], place: Path) -> list[CutVersion]:
     """Cuts an adapter directory to ranks, each into a directory of its own below `place`.
 
-    Probe and head go with them, the card does not: a version stands in for its adapter alone. Raises
-    AdapterRejectedError for what can not be cut, InvalidRequestError for a rank that is not lower.
+    Probe and head go with them, the card does not: a version stands in for its adapter alone.
+    Raises AdapterRejectedError for what can not be cut, InvalidRequestError for a rank that is not
+    lower.
     """
     if not ranks:
         return []
