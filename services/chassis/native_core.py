@@ -6,8 +6,8 @@ from importlib import import_module
 from importlib.util import find_spec
 
 _PACKAGE = "edgelora_native"
-_PARTS = (_PACKAGE, f"{_PACKAGE}.matrices", f"{_PACKAGE}.packing")
-_INTERFACE = 5
+_PARTS = (_PACKAGE, *(f"{_PACKAGE}.{one}" for one in ("packing", "encoder", "encoder_packing")))
+_INTERFACE = 6
 _DAMAGES = (ImportError, OSError, AttributeError, SyntaxError, ValueError)
 """What importing a package raises of which a file is missing, cut or of another kind."""
 

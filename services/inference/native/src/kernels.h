@@ -104,8 +104,18 @@ struct Kernels {
   // out = silu(gate) * up over n values (a multiple of 16).
   void (*silu_times)(const float* gate, const float* up, int n, float* out);
   void (*add)(float* x, const float* y, int n);
+  // x = (x + y - mean) / deviation * weight + bias, with x + y alone where y is null: over n values
+  // (a multiple of 16). Not finite when x or y is not.
+  void (*layer_norm)(float* x, const float* y, const float* weight, const float* bias, int n,
+                     float epsilon);
+  // x times the normal distribution function of x, over n values (a multiple of 16), and the
+  // approximation of it by tanh (Hendrycks and Gimpel, arXiv 1606.08415).
+  void (*gelu)(float* x, int n);
+  void (*gelu_tanh)(float* x, int n);
   void (*attend)(const AttentionTile& tile);
   void (*attend_int8)(const AttentionTile& tile);
+  // The same over keys and values in single precision.
+  void (*attend_float)(const AttentionTile& tile);
   void (*store_half)(const float* x, int n, uint16_t* out);
   // Quantises n values (a multiple of 16) to bytes; returns the scale, NaN when one is not finite.
   float (*store_int8)(const float* x, int n, int8_t* out);

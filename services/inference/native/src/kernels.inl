@@ -286,6 +286,66 @@ void add_rows(float* x, const float* y, int n) {
   for (int i = 0; i < n; i += kLanes) store(x + i, add(load(x + i), load(y + i)));
 }
 
+void layer_norm(float* x, const float* y, const float* weight, const float* bias, int n,
+                float epsilon) {
+  F32 total = zero();
+  for (int i = 0; i < n; i += kLanes) {
+    const F32 v = y == nullptr ? load(x + i) : add(load(x + i), load(y + i));
+    store(x + i, v);
+    total = add(total, v);
+  }
+  const float count = static_cast<float>(n);
+  const F32 mean = splat(sum(total) / count);
+  F32 squares = zero();
+  for (int i = 0; i < n; i += kLanes) {
+    const F32 v = sub(load(x + i), mean);
+    squares = fma(v, v, squares);
+  }
+  const F32 factor = splat(1.0f / std::sqrt(sum(squares) / count + epsilon));
+  for (int i = 0; i < n; i += kLanes) {
+    const F32 v = mul(sub(load(x + i), mean), factor);
+    store(x + i, fma(v, load(weight + i), load(bias + i)));
+  }
+}
+
+// erf as a quotient of polynomials within [-4, 4], beyond which it is 1 in single precision; the
+// error is below 4e-7. NaN stays NaN, see exp.
+F32 erf(F32 x) {
+  x = min(splat(4.0f), max(splat(-4.0f), x));
+  const F32 s = mul(x, x);
+  F32 p = splat(-2.72614225801306e-10f);
+  p = fma(p, s, splat(2.77068142495902e-08f));
+  p = fma(p, s, splat(-2.10102402082508e-06f));
+  p = fma(p, s, splat(-5.69250639462346e-05f));
+  p = fma(p, s, splat(-7.34990630326855e-04f));
+  p = fma(p, s, splat(-2.95459980854025e-03f));
+  p = fma(p, s, splat(-1.60960333262415e-02f));
+  F32 q = splat(-1.45660718464996e-05f);
+  q = fma(q, s, splat(-2.13374055278905e-04f));
+  q = fma(q, s, splat(-1.68282697438203e-03f));
+  q = fma(q, s, splat(-7.37332916720468e-03f));
+  q = fma(q, s, splat(-1.42647390514189e-02f));
+  return div(mul(x, p), q);
+}
+
+void gelu(float* x, int n) {
+  for (int i = 0; i < n; i += kLanes) {
+    const F32 v = load(x + i);
+    const F32 half = mul(v, splat(0.5f));
+    store(x + i, fma(half, erf(mul(v, splat(0.70710678f))), half));
+  }
+}
+
+void gelu_tanh(float* x, int n) {
+  for (int i = 0; i < n; i += kLanes) {
+    const F32 v = load(x + i);
+    // 1 + tanh(u) = 2 / (1 + e^(-2 u)), with u = sqrt(2 / pi) * (v + 0.044715 v^3)
+    const F32 cubic = fma(mul(mul(v, v), v), splat(0.044715f), v);
+    const F32 e = exp(mul(cubic, splat(-1.59576912f)));
+    store(x + i, div(v, add(splat(1.0f), e)));
+  }
+}
+
 void store_halves(const float* x, int n, uint16_t* out) {
   for (int i = 0; i < n; i += kLanes) store_half(out + i, load(x + i));
 }
@@ -319,6 +379,11 @@ struct Int8Kv {
   static F32 load16(const uint8_t* p) {
     return to_float(widen_bytes(reinterpret_cast<const int8_t*>(p)));
   }
+};
+struct FloatKv {
+  static constexpr bool kIsScaled = false;
+  static constexpr size_t kBytes = 4;
+  static F32 load16(const uint8_t* p) { return load(reinterpret_cast<const float*>(p)); }
 };
 // The scales of a block's tokens stand behind its bytes.
 F32 token_scales(const uint8_t* block, int head_size) {
@@ -504,8 +569,12 @@ constexpr Kernels table(const char* name) {
                  expand,
                  silu_times,
                  add_rows,
+                 layer_norm,
+                 gelu,
+                 gelu_tanh,
                  attend<HalfKv>,
                  attend<Int8Kv>,
+                 attend<FloatKv>,
                  store_halves,
                  store_int8,
                  scan,

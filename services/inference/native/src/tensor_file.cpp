@@ -70,10 +70,15 @@ void TensorFile::check_tensor(const TensorEntry& entry, uint64_t rows, uint64_t 
   }
   require(is_float ? entry.kind == TensorKind::kF32 : group_bytes(entry.kind) != 0,
           "the packed model file has a tensor of an unknown kind");
+  check_place(entry, rows, columns,
+              is_float ? rows * columns * sizeof(float)
+                       : rows / kLanes * (columns / kGroup) * group_bytes(entry.kind));
+}
+
+void TensorFile::check_place(const TensorEntry& entry, uint64_t rows, uint64_t columns,
+                             uint64_t bytes) const {
   require(entry.rows == rows && entry.columns == columns,
           "the packed model file has a tensor of the wrong shape");
-  const uint64_t bytes = is_float ? rows * columns * sizeof(float)
-                                  : rows / kLanes * (columns / kGroup) * group_bytes(entry.kind);
   require(entry.bytes == bytes && entry.offset % kAlignment == 0 &&
               entry.offset >= header_bytes_ && entry.offset <= size_ &&
               bytes <= size_ - entry.offset,

@@ -55,6 +55,8 @@ class TensorFile {
   const TensorEntry& entry(size_t index) const { return table_[index]; }
   void check_tensor(const TensorEntry& entry, uint64_t rows, uint64_t columns, bool is_float,
                     bool may_be_absent) const;
+  // A tensor of `rows` x `columns` that takes so many bytes.
+  void check_place(const TensorEntry& entry, uint64_t rows, uint64_t columns, uint64_t bytes) const;
 
  private:
   const uint8_t* data_ = nullptr;

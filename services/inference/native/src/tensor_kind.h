@@ -10,6 +10,8 @@
 //     2 (p % 4) and the next of byte (row, j) of half p / 4.
 //     weight = scale * (number - 2^(bits - 1))
 //   BF16 (1024): 16 x 64 bytes; of the 2 halves of row r in part p the first is input 2p.
+// A table of vectors that are looked up lies row by row instead, in groups of 34 bytes:
+//   ROWS8: half scale, 32 signed bytes. value = scale * byte
 #pragma once
 
 #include <cstddef>
@@ -29,6 +31,7 @@ enum class TensorKind : uint32_t {
   kS5 = 5,
   kS6 = 6,
   kBf16 = 7,
+  kRows8 = 8,
 };
 
 constexpr size_t kScaleBytes = 2 * kLanes;
@@ -36,6 +39,7 @@ constexpr size_t kNibbleBytes = kLanes * kGroup / 2;
 constexpr size_t kQ4GroupBytes = 2 * kScaleBytes + kNibbleBytes;
 constexpr size_t kQ8GroupBytes = kScaleBytes + 2 * kNibbleBytes;
 constexpr size_t kBf16GroupBytes = 2 * kLanes * kGroup;
+constexpr size_t kRowGroupBytes = 2 + kGroup;
 constexpr size_t symmetric_group_bytes(int bits) {
   return kScaleBytes + static_cast<size_t>(bits) * kLanes * kGroup / 8;
 }

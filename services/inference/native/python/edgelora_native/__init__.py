@@ -1,23 +1,23 @@
 """The native CPU core of EdgeLoRA.
 
 `Engine` runs steps over ragged batches in which every row has its own LoRA adapters; `packing`
-writes the one file it maps. Neither needs anything but numpy.
+writes the one file it maps. `encoder.Encoder` turns whole texts into vectors, and
+`encoder_packing` writes its file. None needs anything but numpy.
 """
 
 from edgelora_native.engine import (
     BLOCK_TOKENS,
     MODULES,
-    AdapterFactors,
     Chunk,
     Description,
     Engine,
     Limits,
-    NativeError,
     instruction_set,
 )
+from edgelora_native.factors import AdapterFactors, NativeError
 from edgelora_native.sampling import MAX_TOP_LOGPROBS, ChosenToken, RowSampling
 
-INTERFACE = 5
+INTERFACE = 6
 """Grows with every change of what this package offers; its users ask for the one they know."""
 
 __all__ = [

@@ -18,17 +18,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edgelora_native.factors import ERROR_SIZE, AdapterFactors, NativeError, RawPair, RawPairs
+from edgelora_native.library import ERROR, LIBRARY
 from edgelora_native.sampling import ChosenToken, RawSampling, RowSampling, SamplingCall
 
 BLOCK_TOKENS = 16
 MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """Names of the adapted modules in the order of their numbers."""
-
-_ERROR_SIZE = 256
-
-
-class NativeError(RuntimeError):
-    """The core refused a call; the text says why."""
 
 
 class _Limits(ctypes.Structure):
@@ -66,19 +62,6 @@ class _Batch(ctypes.Structure):
         ("adapter_weights", ctypes.c_void_p),
         ("adapter_offsets", ctypes.c_void_p),
         ("needs_logits", ctypes.c_void_p),
-    )
-
-
-class _LoraPair(ctypes.Structure):
-    _fields_ = (
-        ("layer", ctypes.c_int32),
-        ("module", ctypes.c_int32),
-        ("rank", ctypes.c_int32),
-        ("in_features", ctypes.c_int32),
-        ("out_features", ctypes.c_int32),
-        ("scaling", ctypes.c_float),
-        ("lora_a", ctypes.c_void_p),
-        ("lora_b", ctypes.c_void_p),
     )
 
 
@@ -137,68 +120,50 @@ class ChunkLike(Protocol):
     def needs_logits(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class AdapterFactors:
-    """One module of an adapter, with A [rank, in] and B [out, rank] in float32."""
-
-    layer: int
-    module: str
-    lora_a: NDArray[np.float32]
-    lora_b: NDArray[np.float32]
-    scaling: float
-
-
-def _load_library() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(Path(__file__).parent / "libedgelora_native.so"))
-    error: tuple[type[ctypes.c_char_p], type[ctypes.c_size_t]] = (ctypes.c_char_p, ctypes.c_size_t)
-    library.el_instruction_set.argtypes = [*error]
-    library.el_instruction_set.restype = ctypes.c_char_p
-    library.el_open.argtypes = [ctypes.c_char_p, ctypes.POINTER(_Limits), *error]
-    library.el_open.restype = ctypes.c_void_p
-    library.el_close.argtypes = [ctypes.c_void_p]
-    library.el_close.restype = None
-    library.el_describe.argtypes = [ctypes.c_void_p]
-    library.el_describe.restype = _Description
-    library.el_load_adapter.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_int32,
-        ctypes.POINTER(_LoraPair),
-        ctypes.c_int32,
-        *error,
-    ]
-    library.el_load_adapter.restype = ctypes.c_int64
-    library.el_load_encoded.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_int32,
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        *error,
-    ]
-    library.el_load_encoded.restype = ctypes.c_int64
-    library.el_unload_adapter.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_int32,
-        ctypes.c_int32,
-        *error,
-    ]
-    library.el_forward.argtypes = [
-        ctypes.c_void_p,
-        ctypes.POINTER(_Batch),
-        ctypes.c_void_p,
-        *error,
-    ]
-    library.el_set_threads.argtypes = [ctypes.c_void_p, ctypes.c_int32, *error]
-    library.el_sample.argtypes = [ctypes.c_void_p, ctypes.POINTER(RawSampling), *error]
-    return library
-
-
-_LIBRARY = _load_library()
+LIBRARY.el_instruction_set.argtypes = [*ERROR]
+LIBRARY.el_instruction_set.restype = ctypes.c_char_p
+LIBRARY.el_open.argtypes = [ctypes.c_char_p, ctypes.POINTER(_Limits), *ERROR]
+LIBRARY.el_open.restype = ctypes.c_void_p
+LIBRARY.el_close.argtypes = [ctypes.c_void_p]
+LIBRARY.el_close.restype = None
+LIBRARY.el_describe.argtypes = [ctypes.c_void_p]
+LIBRARY.el_describe.restype = _Description
+LIBRARY.el_load_adapter.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.POINTER(RawPair),
+    ctypes.c_int32,
+    *ERROR,
+]
+LIBRARY.el_load_adapter.restype = ctypes.c_int64
+LIBRARY.el_load_encoded.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    *ERROR,
+]
+LIBRARY.el_load_encoded.restype = ctypes.c_int64
+LIBRARY.el_unload_adapter.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_int32,
+    *ERROR,
+]
+LIBRARY.el_forward.argtypes = [
+    ctypes.c_void_p,
+    ctypes.POINTER(_Batch),
+    ctypes.c_void_p,
+    *ERROR,
+]
+LIBRARY.el_set_threads.argtypes = [ctypes.c_void_p, ctypes.c_int32, *ERROR]
+LIBRARY.el_sample.argtypes = [ctypes.c_void_p, ctypes.POINTER(RawSampling), *ERROR]
 
 
 def instruction_set() -> str:
     """Returns the instruction set in use. Raises NativeError for an EDGELORA_ISA it can not do."""
-    error = ctypes.create_string_buffer(_ERROR_SIZE)
-    name: bytes | None = _LIBRARY.el_instruction_set(error, _ERROR_SIZE)
+    error = ctypes.create_string_buffer(ERROR_SIZE)
+    name: bytes | None = LIBRARY.el_instruction_set(error, ERROR_SIZE)
     if name is None:
         raise NativeError(error.value.decode())
     return name.decode()
@@ -209,8 +174,8 @@ class Engine:
 
     def __init__(self, packed_file: Path, limits: Limits) -> None:
         """Maps the file and allocates everything. Raises NativeError."""
-        self._error = ctypes.create_string_buffer(_ERROR_SIZE)
-        self._handle = _LIBRARY.el_open(
+        self._error = ctypes.create_string_buffer(ERROR_SIZE)
+        self._handle = LIBRARY.el_open(
             os.fsencode(packed_file),
             ctypes.byref(
                 _Limits(
@@ -223,11 +188,11 @@ class Engine:
                 )
             ),
             self._error,
-            _ERROR_SIZE,
+            ERROR_SIZE,
         )
         if self._handle is None:
             raise NativeError(self._error.value.decode())
-        raw = _LIBRARY.el_describe(self._handle)
+        raw = LIBRARY.el_describe(self._handle)
         self.description = Description(
             **{name: getattr(raw, name) for name, _ in _Description._fields_}
         )
@@ -236,7 +201,7 @@ class Engine:
         """Frees everything; the engine can not be used any more."""
         handle, self._handle = self._handle, None
         if handle is not None:
-            _LIBRARY.el_close(handle)
+            LIBRARY.el_close(handle)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
@@ -247,22 +212,11 @@ class Engine:
 
         Raises NativeError; then the slot is as before.
         """
-        pairs = (_LoraPair * len(factors))()
-        kept: list[NDArray[np.float32]] = []
-        for pair, factor in zip(pairs, factors, strict=True):
-            lora_a = np.ascontiguousarray(factor.lora_a, dtype=np.float32)
-            lora_b = np.ascontiguousarray(factor.lora_b, dtype=np.float32)
-            if lora_a.ndim != 2 or lora_b.ndim != 2 or lora_a.shape[0] != lora_b.shape[1]:
-                raise NativeError("an adapter module's factors must be [rank, in] and [out, rank]")
-            kept += [lora_a, lora_b]
-            pair.layer, pair.module = factor.layer, MODULES.index(factor.module)
-            pair.rank, pair.in_features = lora_a.shape
-            pair.out_features, pair.scaling = lora_b.shape[0], factor.scaling
-            pair.lora_a, pair.lora_b = lora_a.ctypes.data, lora_b.ctypes.data
+        pairs = RawPairs(factors, MODULES)
         # Not the buffer of the thread that runs the steps.
-        error = ctypes.create_string_buffer(_ERROR_SIZE)
-        num_bytes: int = _LIBRARY.el_load_adapter(
-            self._open(), slot, pairs, len(pairs), error, _ERROR_SIZE
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        num_bytes: int = LIBRARY.el_load_adapter(
+            self._open(), slot, pairs.raw, len(factors), error, ERROR_SIZE
         )
         if num_bytes < 0:
             raise NativeError(error.value.decode())
@@ -274,9 +228,9 @@ class Engine:
         Returns the bytes it holds there. Raises NativeError; then the slot is as before.
         """
         view = np.frombuffer(data, dtype=np.uint8)
-        error = ctypes.create_string_buffer(_ERROR_SIZE)
-        num_bytes: int = _LIBRARY.el_load_encoded(
-            self._open(), slot, view.ctypes.data, view.size, error, _ERROR_SIZE
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        num_bytes: int = LIBRARY.el_load_encoded(
+            self._open(), slot, view.ctypes.data, view.size, error, ERROR_SIZE
         )
         if num_bytes < 0:
             raise NativeError(error.value.decode())
@@ -284,8 +238,8 @@ class Engine:
 
     def unload_adapter(self, slot: int, *, keep_pages: bool = False) -> None:
         """Empties a slot; its memory goes back to the system, or stays for the next load."""
-        error = ctypes.create_string_buffer(_ERROR_SIZE)
-        if _LIBRARY.el_unload_adapter(self._open(), slot, keep_pages, error, _ERROR_SIZE):
+        error = ctypes.create_string_buffer(ERROR_SIZE)
+        if LIBRARY.el_unload_adapter(self._open(), slot, keep_pages, error, ERROR_SIZE):
             raise NativeError(error.value.decode())
 
     def forward(self, chunks: Sequence[ChunkLike]) -> NDArray[np.float32]:
@@ -327,8 +281,8 @@ class Engine:
         batch = _Batch(len(chunks), *(each.buffer_info()[0] for each in arrays))
         logits = np.empty((sum(needs_logits), self.description.vocab_size), dtype=np.float32)
         self._check(
-            _LIBRARY.el_forward(
-                self._open(), ctypes.byref(batch), logits.ctypes.data, self._error, _ERROR_SIZE
+            LIBRARY.el_forward(
+                self._open(), ctypes.byref(batch), logits.ctypes.data, self._error, ERROR_SIZE
             )
         )
         return logits
@@ -338,7 +292,7 @@ class Engine:
 
         Any number gives the same bits. Raises NativeError when it is not 1 to the limit's.
         """
-        self._check(_LIBRARY.el_set_threads(self._open(), count, self._error, _ERROR_SIZE))
+        self._check(LIBRARY.el_set_threads(self._open(), count, self._error, ERROR_SIZE))
 
     def sample(
         self, logits: NDArray[np.float32], rows: Sequence[RowSampling]
@@ -353,7 +307,7 @@ class Engine:
             return []
         call = SamplingCall(logits, rows)
         self._check(
-            _LIBRARY.el_sample(self._open(), ctypes.byref(call.raw), self._error, _ERROR_SIZE)
+            LIBRARY.el_sample(self._open(), ctypes.byref(call.raw), self._error, ERROR_SIZE)
         )
         return call.chosen()
 

@@ -140,7 +140,7 @@ class SymmetricMatrix:
         parts = _parts(biased)
         out = np.empty((rows // LANES, groups, 32 + 64 * self.bits), dtype=np.uint8)
         out[..., :32] = _lanes_last(self.scale)
-        out[..., 32:288] = _nibbles(parts & 15)
+        out[..., 32:288] = _nibbles(parts & np.uint8(15))
         # What four bits do not hold: of a byte, the lowest bits are those of the first part.
         each = self.bits - 4
         for at in range(each):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,8 @@ def concatenate(parts: Sequence[Matrix]) -> Matrix:
         for field in fields(widest)
         if field.name != "bits"
     }
-    return replace(widest, **arrays)
+    stacked: Matrix = replace(cast(Any, widest), **arrays)
+    return stacked
 
 
 def pad_rows(matrix: Matrix) -> Matrix:

@@ -1,15 +1,9 @@
 """Writes the packed model file that `Engine` maps.
 
-Layout, little-endian (src/packed_file.h reads it):
-
-    header        8 bytes "EDGELORA", format version, bytes of header and table together,
-                  vocab_size, hidden_size, num_layers, num_heads, num_kv_heads, head_size,
-                  feed_forward_size, max_context_tokens (u32 each), norm_epsilon,
-                  attention_factor (f32 each), bytes of the file (u64)
-    table         one entry a tensor: kind (0 absent, 1 float32, 2 4-bit, 3 8-bit, 4 to 6
-                  symmetric of so many bits, 7 bfloat16), rows, columns, 0 (u32 each), offset and
-                  bytes (u64 each)
-    data          every tensor at a multiple of 64, then a page the kernels may prefetch from
+The header (src/packed_file.h reads it): 8 bytes "EDGELORA", format version, bytes of header and
+table together, vocab_size, hidden_size, num_layers, num_heads, num_kv_heads, head_size,
+feed_forward_size, max_context_tokens (u32 each), norm_epsilon, attention_factor (f32 each), bytes
+of the file (u64). `tensor_writer` has the rest.
 
 Tensors: head, final norm, embedding (absent when it is the head), inverse rotary frequencies; then
 for each layer attention norm, q/k/v together, output, feed-forward norm, gate/up block by block,
@@ -27,16 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgelora_native.matrices import GROUP, LANES, Matrix, concatenate, interleave_blocks
+from edgelora_native.tensor_writer import TensorWriter
 
 FORMAT_VERSION = 1
 _MAGIC = b"EDGELORA"
 _HEADER = struct.Struct("<8s10I2fQ")
-_ENTRY = struct.Struct("<4I2Q")
-_ALIGNMENT = 64
-_PAGE = 4096
 _NUM_MODEL_TENSORS = 4
 _NUM_LAYER_TENSORS = 9
-_KIND_ABSENT, _KIND_FLOAT = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,58 +91,32 @@ def write_packed(
     `embedding` is None when it is the head. `inverse_frequencies`: [head_size / 2].
     Raises ValueError when the layers are not as many as the shape says.
     """
-    entries = _NUM_MODEL_TENSORS + shape.num_layers * _NUM_LAYER_TENSORS
-    header_bytes = _HEADER.size + entries * _ENTRY.size
-    table: list[bytes] = []
     with path.open("wb") as file:
-        file.seek(-(-header_bytes // _PAGE) * _PAGE)
-
-        def put(tensor: Matrix | NDArray[np.float32] | None) -> None:
-            if tensor is None:
-                table.append(_ENTRY.pack(_KIND_ABSENT, 0, 0, 0, 0, 0))
-                return
-            file.seek(-(-file.tell() // _ALIGNMENT) * _ALIGNMENT)
-            if isinstance(tensor, np.ndarray):
-                kind, rows, columns = _KIND_FLOAT, 1, tensor.size
-                data = tensor.astype("<f4").tobytes()
-            else:
-                kind, (rows, columns) = tensor.kind, tensor.shape
-                data = tensor.blocks().tobytes()
-            table.append(_ENTRY.pack(kind, rows, columns, 0, file.tell(), len(data)))
-            file.write(data)
-
-        for tensor in (head, final_norm, embedding, inverse_frequencies):
-            put(tensor)
-        for layer in layers:
-            put(layer.attention_norm)
-            put(concatenate([layer.query, layer.key, layer.value]))
-            put(layer.output)
-            put(layer.feed_forward_norm)
-            put(interleave_blocks(layer.gate, layer.up))
-            put(layer.down)
-            for tensor in (layer.qkv_bias, layer.query_norm, layer.key_norm):
-                put(tensor)
-        if len(table) != entries:
-            raise ValueError(f"{len(table)} tensors were given, the shape needs {entries}")
-        file_bytes = file.tell() + _PAGE
-        file.truncate(file_bytes)
-        file.seek(0)
-        file.write(
-            _HEADER.pack(
-                _MAGIC,
-                FORMAT_VERSION,
-                header_bytes,
-                shape.vocab_size,
-                shape.hidden_size,
-                shape.num_layers,
-                shape.num_heads,
-                shape.num_kv_heads,
-                shape.head_size,
-                shape.feed_forward_size,
-                shape.max_context_tokens,
-                shape.norm_epsilon,
-                shape.attention_factor,
-                file_bytes,
-            )
+        writer = TensorWriter(
+            file, _HEADER, _NUM_MODEL_TENSORS + shape.num_layers * _NUM_LAYER_TENSORS
         )
-        file.write(b"".join(table))
+        for tensor in (head, final_norm, embedding, inverse_frequencies):
+            writer.put(tensor)
+        for layer in layers:
+            writer.put(layer.attention_norm)
+            writer.put(concatenate([layer.query, layer.key, layer.value]))
+            writer.put(layer.output)
+            writer.put(layer.feed_forward_norm)
+            writer.put(interleave_blocks(layer.gate, layer.up))
+            writer.put(layer.down)
+            for tensor in (layer.qkv_bias, layer.query_norm, layer.key_norm):
+                writer.put(tensor)
+        writer.finish(
+            _MAGIC,
+            FORMAT_VERSION,
+            shape.vocab_size,
+            shape.hidden_size,
+            shape.num_layers,
+            shape.num_heads,
+            shape.num_kv_heads,
+            shape.head_size,
+            shape.feed_forward_size,
+            shape.max_context_tokens,
+            shape.norm_epsilon,
+            shape.attention_factor,
+        )
