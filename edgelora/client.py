@@ -34,7 +34,7 @@ from edgelora.generation import (
 )
 from edgelora.tools import Messages, Tool, to_messages, to_tool_use
 from edgelora.v1 import gateway_service_pb2 as pb
-from edgelora.v1.adapter_pb2 import Adapter, AdapterAlias, WarmUpState
+from edgelora.v1.adapter_pb2 import Adapter, AdapterAlias, AdapterSelection, WarmUpState
 from edgelora.v1.gateway_service_pb2_grpc import GatewayServiceStub
 
 __all__ = ["AdminClient", "EdgeLoraClient"]
@@ -146,6 +146,59 @@ class EdgeLoraClient(NodeConnection):
             )
         async for event in self._stream(self._stub.Chat, request, timeout_s):
             yield event
+
+    async def classify(
+        self,
+        texts: str | Iterable[str],
+        *,
+        adapter: str,
+        top_labels: int = 1,
+        strength: float | None = None,
+        priority: Priority = "interactive",
+        user: str = "",
+        timeout_s: float = DEFAULT_CALL_S,
+    ) -> pb.ClassifyResponse:
+        """Says which label of a classifier each text belongs to, with the `top_labels` likeliest.
+
+        `adapter`: one with a head, an alias or a digest. 1 to 64 texts; one that is longer than the
+        encoder's context is cut, which the usage tells. Raises AdapterNotFoundError, NotFoundError
+        where the node has no encoder, and what else the node refuses.
+        """
+        with self._clear_errors():
+            request = pb.ClassifyRequest(
+                texts=_listed(texts),
+                adapter=AdapterSelection(adapter=adapter, strength=strength),
+                top_labels=top_labels,
+                priority=to_priority(priority),
+                user=user,
+            )
+        response: pb.ClassifyResponse = await self._call(self._stub.Classify, request, timeout_s)
+        return response
+
+    async def embed(
+        self,
+        texts: str | Iterable[str],
+        *,
+        adapter: str = "",
+        strength: float | None = None,
+        priority: Priority = "interactive",
+        user: str = "",
+        timeout_s: float = DEFAULT_CALL_S,
+    ) -> pb.EmbedResponse:
+        """Turns each text into a vector of length 1; without an adapter by the base model alone.
+
+        Takes and raises what `classify` does.
+        """
+        with self._clear_errors():
+            selection = AdapterSelection(adapter=adapter, strength=strength) if adapter else None
+            request = pb.EmbedRequest(
+                texts=_listed(texts),
+                adapter=selection,
+                priority=to_priority(priority),
+                user=user,
+            )
+        response: pb.EmbedResponse = await self._call(self._stub.Embed, request, timeout_s)
+        return response
 
     async def set_strength(
         self, request_id: str, strength: float, *, adapter: str = ""
@@ -341,9 +394,9 @@ class EdgeLoraClient(NodeConnection):
         )
         return response
 
-    async def _call(self, method: Any, request: Any) -> Any:
+    async def _call(self, method: Any, request: Any, timeout_s: float = DEFAULT_CALL_S) -> Any:
         with self._clear_errors():
-            return await method(request, timeout=DEFAULT_CALL_S, metadata=self._metadata)
+            return await method(request, timeout=timeout_s, metadata=self._metadata)
 
     async def _stream(
         self, method: Any, request: Any, timeout_s: float
@@ -358,6 +411,10 @@ class EdgeLoraClient(NodeConnection):
         finally:
             # A call object that is merely dropped goes on at the server.
             call.cancel()
+
+
+def _listed(texts: str | Iterable[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts)
 
 
 async def _upload(

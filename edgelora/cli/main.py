@@ -21,6 +21,8 @@ _DEBUG = "EDGELORA_DEBUG"
 _COMMANDS = {
     "up": ("edgelora.cli.up", "Start the whole product on this machine."),
     "chat": ("edgelora.cli.chat", "Talk to the model through an adapter."),
+    "classify": ("edgelora.cli.classify", "Say which label of a classifier texts belong to."),
+    "embed": ("edgelora.cli.embed", "Turn texts into vectors."),
     "adapters": (
         "edgelora.cli.adapters",
         "Add, install, list, show, alias, pin, pack and remove adapters.",

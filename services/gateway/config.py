@@ -41,8 +41,11 @@ class GatewayConfig:
     """STORE_ADDRESS: the adapter store."""
     monitor_address: str
     """MONITOR_ADDRESS"""
-    inference_address: str
-    """INFERENCE_ADDRESS: the worker whose health and model the gateway reports."""
+    inference_address: str | None
+    """INFERENCE_ADDRESS: the worker that generates, whose health and model the gateway reports;
+    needed without ENCODER_ADDRESS."""
+    encoder_address: str | None
+    """ENCODER_ADDRESS: the same of the worker that classifies and embeds; absent: none."""
     seal_key: bytes = field(repr=False)
     """SEAL_KEY_FILE: file with the node's seal key, one line of at least 32 characters."""
     default_deadline_s: float
@@ -85,6 +88,7 @@ class GatewayConfig:
         """Reads the settings. Raises ConfigError with a line for each mistake."""
         settings = Settings(environ, PREFIX)
         client_stall_s = settings.duration_s("CLIENT_STALL", 30.0)
+        encoder = settings.text("ENCODER_ADDRESS", "")
         config = cls(
             address=settings.text("ADDRESS", "127.0.0.1:50051"),
             metrics_address=settings.listen_address("METRICS_ADDRESS"),
@@ -96,7 +100,8 @@ class GatewayConfig:
             scheduler_address=settings.text("SCHEDULER_ADDRESS"),
             store_address=settings.text("STORE_ADDRESS"),
             monitor_address=settings.text("MONITOR_ADDRESS"),
-            inference_address=settings.text("INFERENCE_ADDRESS"),
+            inference_address=settings.text("INFERENCE_ADDRESS", "" if encoder else None) or None,
+            encoder_address=encoder or None,
             seal_key=settings.secret_file("SEAL_KEY_FILE"),
             default_deadline_s=settings.duration_s("DEFAULT_DEADLINE", 60.0),
             max_deadline_s=settings.duration_s("MAX_DEADLINE", 600.0),

@@ -10,14 +10,14 @@ class Deadlines:
     """The limits of the gateway; a client's own deadline only ever shortens them."""
 
     default_s: float
-    """For a generation whose client set no deadline."""
+    """For a generation or an encoding whose client set no deadline."""
     max_s: float
     """For everything but installations."""
     install_s: float
     """For an installation from a remote."""
 
-    def of_generation(self, remaining_s: float | None) -> float:
-        """Seconds a generation may take, given the client's remaining time."""
+    def of_answer(self, remaining_s: float | None) -> float:
+        """Seconds a generation or an encoding may take, given the client's remaining time."""
         return min(self.default_s if remaining_s is None else remaining_s, self.max_s)
 
     def of_transfer(self, remaining_s: float | None) -> float:

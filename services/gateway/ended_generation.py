@@ -5,31 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgelora.error_tree import EdgeLoraError
+from services.gateway.ended_request import EndedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedGeneration:
+class EndedGeneration(EndedRequest):
     """One end. Nothing the user typed is in it."""
 
-    tenant_id: str
-    priority: int
-    """A PriorityClass."""
-    adapter_digests: tuple[str, ...]
-    """As resolved; empty for the base model, and for what ended before it was queued."""
-    queue_s: float | None
-    """From acceptance to the ticket, None before it."""
     time_to_first_token_s: float | None
     """From acceptance to the first token, None before it."""
-    total_s: float
-    num_prompt_tokens: int
-    num_output_tokens: int
-    engine_s: float
-    """Its share of the time the engine's steps took."""
     degradations: tuple[str, ...]
     """Steps and their rules."""
-    error: EdgeLoraError | None
-    """None for a whole answer; CancelledRequestError where the client left."""
 
     @property
     def time_per_output_token_s(self) -> float | None:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import structlog
 
 from edgelora.adapter_names import AUTO
-from edgelora.errors import ServiceUnavailableError
+from edgelora.errors import NotFoundError, ServiceUnavailableError
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterStrength
+from edgelora.v1.encoder_service_pb2 import GetEncoderResponse
 from edgelora.v1.generation_pb2 import (
     Conversation,
     GenerationInput,
@@ -19,9 +20,14 @@ from edgelora.v1.generation_pb2 import (
 from edgelora.v1.inference_service_pb2 import GetModelResponse
 from services.chassis.generation_limits import DEFAULT_MAX_TOKENS, check_session
 from services.chassis.tool_limits import may_call
+from services.chassis.unserved import NO_DECODER, NO_ENCODER
 from services.gateway import token_estimate, validation
 from services.gateway.authentication import Authentication, Caller, Metadata
 from services.gateway.deadline import Deadlines
+from services.gateway.encoding.answers import classify_response, embed_response
+from services.gateway.encoding.encodings import Encodings
+from services.gateway.encoding.request import EncodingRequest, classification, embedding
+from services.gateway.encoding.run import Encoded
 from services.gateway.generation import Generations, GenerationStream
 from services.gateway.generation_run import GenerationRequest
 from services.gateway.readiness import Readiness
@@ -32,6 +38,10 @@ _CLAIM_SLACK_S = 30.0
 _MAX_ROUTING_CHARS = 4096
 
 
+BaseModel = GetModelResponse | GetEncoderResponse
+"""One that generates, or one that encodes."""
+
+
 class FrontDoor:
     """Shared by the gRPC servicer and the HTTP APIs, so that no door is wider than another."""
 
@@ -40,29 +50,74 @@ class FrontDoor:
         *,
         authentication: Authentication,
         generations: Generations,
+        encodings: Encodings,
         readiness: Readiness,
         deadlines: Deadlines,
         memory: SessionMemory,
     ) -> None:
         self._authentication = authentication
         self._generations = generations
+        self._encodings = encodings
         self._readiness = readiness
         self._deadlines = deadlines
         self._memory = memory
 
     @property
     def model(self) -> GetModelResponse:
-        """The base model. Raises ServiceUnavailableError until a worker was ready once."""
+        """The base model that generates.
+
+        Raises NotFoundError where the node has none, ServiceUnavailableError until its worker was
+        ready once.
+        """
+        if not self.has_decoder:
+            raise NotFoundError(NO_DECODER)
         model = self._readiness.model
         if model is None:
-            raise ServiceUnavailableError(
-                "no model has been loaded yet: try again in a moment", retry_after_s=1.0
-            )
+            raise _not_loaded()
         return model
 
     @property
+    def encoder(self) -> GetEncoderResponse:
+        """The base model that classifies and embeds. Raises as `model`."""
+        if not self.has_encoder:
+            raise NotFoundError(NO_ENCODER)
+        encoder = self._readiness.encoder
+        if encoder is None:
+            raise _not_loaded()
+        return encoder
+
+    @property
+    def has_decoder(self) -> bool:
+        """Whether a worker of this node generates."""
+        return "inference" in self._readiness.services
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether a worker of this node classifies and embeds."""
+        return "encoder" in self._readiness.services
+
+    @property
+    def decoder_name(self) -> str:
+        """Name of the base model that generates; empty while none is known."""
+        return self._readiness.model.name if self._readiness.model else ""
+
+    @property
+    def encoder_name(self) -> str:
+        """Name of the base model that encodes; empty while none is known."""
+        return self._readiness.encoder.name if self._readiness.encoder else ""
+
+    @property
+    def models(self) -> Sequence[BaseModel]:
+        """The base models of this node. Raises ServiceUnavailableError until a worker was ready."""
+        models = (self._readiness.model, self._readiness.encoder)
+        known = [model for model in models if model is not None]
+        if not known:
+            raise _not_loaded()
+        return known
+
+    @property
     def is_ready(self) -> bool:
-        """Whether a generation could start now."""
+        """Whether some request could start now."""
         return self._readiness.is_ready
 
     async def authenticate(
@@ -116,6 +171,27 @@ class FrontDoor:
         )
         return self._start(caller, wanted, remaining_s)
 
+    async def classify(
+        self, caller: Caller, request: pb.ClassifyRequest, *, remaining_s: float | None
+    ) -> pb.ClassifyResponse:
+        """Classifies texts; `remaining_s` is the client's own deadline. Cancel it to end it.
+
+        Raises InvalidRequestError, QuotaExceededError, NotFoundError where there is no encoder, and
+        what scheduler and worker raise.
+        """
+        wanted = classification(request, self.encoder.max_context_tokens)
+        encoded = await self._encode(caller, wanted, remaining_s)
+        return classify_response(wanted, encoded, caller.request_id)
+
+    async def embed(
+        self, caller: Caller, request: pb.EmbedRequest, *, remaining_s: float | None
+    ) -> pb.EmbedResponse:
+        """Embeds texts; see `classify`."""
+        encoder = self.encoder
+        wanted = embedding(request, encoder.max_context_tokens)
+        encoded = await self._encode(caller, wanted, remaining_s)
+        return embed_response(wanted, encoded, caller.request_id, encoder.name)
+
     async def set_strength(
         self, caller: Caller, request_id: str, adapter: str, strength: float
     ) -> Sequence[AdapterStrength]:
@@ -137,10 +213,16 @@ class FrontDoor:
         check_session(session)
         return await self._memory.forget(caller.claim, session)
 
+    async def _encode(
+        self, caller: Caller, wanted: EncodingRequest, remaining_s: float | None
+    ) -> Encoded:
+        budget_s = self._deadlines.of_answer(remaining_s)
+        return await self._encodings.run(caller, wanted, budget_s=budget_s)
+
     def _start(
         self, caller: Caller, wanted: GenerationRequest, remaining_s: float | None
     ) -> GenerationStream:
-        budget_s = self._deadlines.of_generation(remaining_s)
+        budget_s = self._deadlines.of_answer(remaining_s)
         return self._generations.start(caller, wanted, budget_s=budget_s)
 
     def _wanted(
@@ -170,6 +252,12 @@ class FrontDoor:
             may_call_tools=may_call(generation_input.conversation.tools),
             session=request.session,
         )
+
+
+def _not_loaded() -> ServiceUnavailableError:
+    return ServiceUnavailableError(
+        "no model has been loaded yet: try again in a moment", retry_after_s=1.0
+    )
 
 
 def _check_trust(caller: Caller, options: GenerationOptions) -> None:

@@ -23,6 +23,7 @@ from services.gateway.authentication import Authentication
 from services.gateway.config import GatewayConfig
 from services.gateway.dashboard.sampler import Sampler
 from services.gateway.deadline import Deadlines
+from services.gateway.encoding.encodings import Encodings
 from services.gateway.front_door import FrontDoor
 from services.gateway.generation import Generations
 from services.gateway.grants import Grants
@@ -102,8 +103,9 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         {
             "scheduler": config.scheduler_address,
             "adapter_store": config.store_address,
-            "inference": config.inference_address,
             "monitor": config.monitor_address,
+            **({"inference": config.inference_address} if config.inference_address else {}),
+            **({"encoder": config.encoder_address} if config.encoder_address else {}),
         },
         on_change=tell_readiness,
         interval_s=config.health_interval_s,
@@ -111,7 +113,13 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
     usage_kept = UsageLedger(config.directory / usage_ledger.FILE_NAME)
     quota, usage = Quota(ledger), Usage(usage_kept.load(), power_watts=config.power_watts)
     sealer = Sealer(config.seal_key)
-    node = NodeReadings(upstream, readiness, sealer, inference_address=config.inference_address)
+    node = NodeReadings(
+        upstream,
+        readiness,
+        sealer,
+        inference_address=config.inference_address,
+        encoder_address=config.encoder_address,
+    )
     sampler = Sampler(node, readiness)
     authentication = Authentication(registry, sealer)
     generations = Generations(
@@ -121,14 +129,25 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
         stall_s=config.client_stall_s,
         observers=[sampler.observe, usage.note_end, *([metrics.note_end] if metrics else [])],
     )
+    encodings = Encodings(
+        upstream,
+        quota,
+        require_active=authentication.require_active,
+        observers=[
+            sampler.observe_encoding,
+            usage.note_end,
+            *([metrics.note_encoding] if metrics else []),
+        ],
+    )
     if metrics:
-        metrics.watch(generations, readiness, authentication)
+        metrics.watch(generations, encodings, readiness, authentication)
     usage.watch(generations.used)
     grants = Grants(registry, upstream, sealer)
     installations = Installations(upstream, quota, stall_s=config.client_stall_s)
     door = FrontDoor(
         authentication=authentication,
         generations=generations,
+        encodings=encodings,
         readiness=readiness,
         deadlines=deadlines,
         memory=SessionMemory(upstream),
@@ -193,6 +212,7 @@ async def serving(config: GatewayConfig) -> AsyncIterator[ServiceHost]:
                         watch.cancel()
             finally:
                 await generations.drain()
+                await encodings.drain()
                 await installations.drain()
                 with suppress(sqlite3.Error):
                     usage_kept.save(usage.totals())

@@ -22,12 +22,10 @@ from services.gateway.delivery import Delivery
 from services.gateway.ended_generation import EndedGeneration, EndObserver
 from services.gateway.generation_run import GenerationRequest, GenerationRun
 from services.gateway.generation_trace import traced
+from services.gateway.last_tasks import LastTasks
 from services.gateway.quota import Quota
 from services.gateway.upstream import Upstream
 from services.gateway.usage import Used
-
-_DRAIN_S = 5.0
-_CUT_S = 1.0
 
 
 class GenerationStream:
@@ -86,7 +84,7 @@ class Generations:
         self._require_active = require_active
         self._stall_s = stall_s
         self._observers = observers
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = LastTasks()
         self._running: dict[tuple[str, str], GenerationRun] = {}
         """By tenant and request id."""
 
@@ -129,7 +127,7 @@ class Generations:
             deadline_s=asyncio.get_running_loop().time() + budget_s,
         )
         task = asyncio.create_task(_run_within(run, budget_s, request, caller.request_id))
-        self._keep(task)
+        self._tasks.keep(task)
         name = caller.tenant.tenant_id, caller.request_id
         self._running[name] = run
         task.add_done_callback(partial(self._conclude, name, run, delivery, reservation))
@@ -150,13 +148,7 @@ class Generations:
 
     async def drain(self) -> None:
         """Waits for the last answers and leases; what goes on for longer is cut."""
-        if not self._tasks:
-            return
-        _, late = await asyncio.wait(set(self._tasks), timeout=_DRAIN_S)
-        for task in late:
-            task.cancel()
-        if late and self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=_CUT_S)
+        await self._tasks.drain()
 
     def _conclude(
         self,
@@ -169,7 +161,7 @@ class Generations:
         run.stop()
         self._running.pop(name, None)
         self._quota.settle(reservation, run.num_prompt_tokens + run.num_output_tokens)
-        self._keep(asyncio.create_task(run.end()))
+        self._tasks.keep(asyncio.create_task(run.end()))
         error = (
             CancelledRequestError("the request was cancelled")
             if task.cancelled()
@@ -181,10 +173,6 @@ class Generations:
     def _tell(self, ended: EndedGeneration) -> None:
         for observer in self._observers:
             observer(ended)
-
-    def _keep(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _refused(caller: Caller, request: GenerationRequest, error: EdgeLoraError) -> EndedGeneration:

@@ -7,18 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.duration_pb2 import Duration
-
-from edgelora.errors import (
-    CancelledRequestError,
-    EdgeLoraError,
-    InternalError,
-    ServiceUnavailableError,
-    WorkerLostError,
-)
+from edgelora.errors import EdgeLoraError, InternalError, ServiceUnavailableError
 from edgelora.v1 import gateway_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.degradation_pb2 import DegradationPreference, DegradationStep
+from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.generation_pb2 import Delta, GenerationInput, GenerationOptions, Usage
 from edgelora.v1.inference_service_pb2 import (
     Finished,
@@ -26,13 +19,14 @@ from edgelora.v1.inference_service_pb2 import (
     InferenceServiceGenerateResponse,
 )
 from edgelora.v1.scheduler_service_pb2 import AcquireRequest, Granted, Queued, ReleaseRequest
-from services.chassis.channel import call_metadata, translate_errors
+from services.chassis.channel import call_metadata
 from services.gateway.authentication import Caller
 from services.gateway.ended_generation import EndedGeneration
 from services.gateway.queue_turn import QueueTurn
 from services.gateway.running_strengths import RunningStrengths
+from services.gateway.tenant_messages import duration
 from services.gateway.tool_calls import ToolCallReader
-from services.gateway.upstream import Upstream
+from services.gateway.upstream import Upstream, errors_of_worker, worker_lost
 
 _RECHECK_S = 1.0
 
@@ -192,7 +186,7 @@ class GenerationRun:
         try:
             worker = await self._upstream.worker(granted.worker_address)
         except ServiceUnavailableError as error:
-            raise _worker_lost() from error
+            raise worker_lost() from error
         self._worker_call = worker.Generate(
             InferenceServiceGenerateRequest(
                 ticket=granted.ticket,
@@ -232,19 +226,14 @@ class GenerationRun:
     async def _read(self) -> InferenceServiceGenerateResponse:
         self._is_reading = True
         try:
-            with translate_errors():
+            with errors_of_worker():
                 response = await self._worker_call.read()
-        except (ServiceUnavailableError, CancelledRequestError) as error:
-            if "remote" in error.metadata:
-                raise  # the worker is there: the remote of an adapter is not
-            # Our own cancelling arrives as asyncio.CancelledError: this is the worker going away.
-            raise _worker_lost() from error
         finally:
             self._is_reading = False
         if self._is_stopped:  # the answer was on its way
             raise asyncio.CancelledError
         if not isinstance(response, InferenceServiceGenerateResponse):
-            raise _worker_lost()  # the end of the stream, without Finished
+            raise worker_lost()  # the end of the stream, without Finished
         return response
 
     def _acquire_request(self) -> AcquireRequest:
@@ -257,7 +246,8 @@ class GenerationRun:
             user=self._request.user,
             routing_text=self._request.routing_text,
             degradation=self._request.degradation,
-            remaining=_duration(self._remaining_s()),
+            remaining=duration(self._remaining_s()),
+            task=Task.TASK_GENERATE,
         )
 
     def _served(self) -> ReleaseRequest:
@@ -265,7 +255,7 @@ class GenerationRun:
             num_prompt_tokens=self.num_prompt_tokens, num_output_tokens=self.num_output_tokens
         )
         if self._ticket_s is not None and self._first_token_s is not None:
-            served.time_to_first_token.CopyFrom(_duration(self._first_token_s - self._ticket_s))
+            served.time_to_first_token.CopyFrom(duration(self._first_token_s - self._ticket_s))
         return served
 
     def _usage(self, worker: Usage) -> Usage:
@@ -275,11 +265,11 @@ class GenerationRun:
         self.engine_s = worker.engine_time.ToMicroseconds() / 1_000_000
         usage = Usage()
         usage.CopyFrom(worker)
-        usage.total_time.CopyFrom(_duration(self._clock() - self._accepted_s))
+        usage.total_time.CopyFrom(duration(self._clock() - self._accepted_s))
         if self.queue_s is not None:
-            usage.queue_time.CopyFrom(_duration(self.queue_s))
+            usage.queue_time.CopyFrom(duration(self.queue_s))
         if self.time_to_first_token_s is not None:
-            usage.time_to_first_token.CopyFrom(_duration(self.time_to_first_token_s))
+            usage.time_to_first_token.CopyFrom(duration(self.time_to_first_token_s))
         return usage
 
     def _remaining_s(self) -> float:
@@ -288,15 +278,3 @@ class GenerationRun:
 
 def _step_name(step: int) -> str:
     return DegradationStep.Name(step).removeprefix("DEGRADATION_STEP_").lower()
-
-
-def _worker_lost() -> EdgeLoraError:
-    return WorkerLostError(
-        "the worker that ran this request is gone: send the request again", retry_after_s=1.0
-    )
-
-
-def _duration(seconds: float) -> Duration:
-    duration = Duration()
-    duration.FromMicroseconds(round(seconds * 1_000_000))
-    return duration

@@ -6,17 +6,13 @@ digest. Neither the prompt nor the answer, nor the name a tenant gave its adapte
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from edgelora.errors import CancelledRequestError, EdgeLoraError, InternalError
 from edgelora.v1.generation_pb2 import PriorityClass
-from services.chassis.tracing import Value, current_span, inside, is_traced
+from services.chassis.tracing import Value, is_traced
 from services.gateway.generation_run import GenerationRequest, GenerationRun
-
-BASE = "base"
-"""The model of a request without an adapter."""
+from services.gateway.request_span import BASE, request_span
 
 
 @contextmanager
@@ -27,24 +23,12 @@ def traced(run: GenerationRun, request: GenerationRequest, request_id: str) -> I
         return
     is_chat = request.input.WhichOneof("input") == "conversation"
     operation = "chat" if is_chat else "text_completion"
-    reason: str | None = None
-    with inside(current_span().child(operation)) as span:
-        try:
-            yield
-        except EdgeLoraError as error:
-            reason = error.reason
-            raise
-        except asyncio.CancelledError:
-            reason = CancelledRequestError.reason
-            raise
-        except Exception:
-            reason = InternalError.reason
-            raise
-        finally:
-            if run.queue_s is not None:
-                span.phase("queue", 0.0, run.queue_s)
-            span.set(_attributes(run, request, operation, request_id))
-            span.end(reason)
+    with request_span(
+        operation,
+        lambda: run.queue_s,
+        lambda: _attributes(run, request, operation, request_id),
+    ):
+        yield
 
 
 def _attributes(

@@ -1,4 +1,4 @@
-"""What the gateway counts: generations from the user's side, and the calls of both doors."""
+"""What the gateway counts: requests from the user's side, and the calls of both doors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from edgelora.errors import QuotaExceededError
 from edgelora.v1.generation_pb2 import PriorityClass
 from services.chassis.metrics import Metrics, counter, gauge, gauges
 from services.gateway.authentication import Authentication
+from services.gateway.encoding.encodings import Encodings
+from services.gateway.encoding.ended import EndedEncoding
 from services.gateway.ended_generation import EndedGeneration
+from services.gateway.ended_request import EndedRequest
 from services.gateway.generation import Generations
 from services.gateway.http.observed_app import EndedHttpCall, ObservedApp
 from services.gateway.readiness import Readiness
@@ -22,6 +25,7 @@ _TOKEN_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
 _TOTAL_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _HTTP_BUCKETS_S = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0)
 _CLASS = ["priority"]
+_OPERATION_AND_CLASS = ["operation", "priority"]
 
 
 class GatewayMetrics(Metrics):
@@ -76,9 +80,40 @@ class GatewayMetrics(Metrics):
             _CLASS,
             registry=registry,
         )
+        self._encodings = Counter(
+            "edgelora_encodings_total",
+            "Encodings by operation, class and end: ok, cancelled, or the reason of an error.",
+            [*_OPERATION_AND_CLASS, "end"],
+            registry=registry,
+        )
+        self._encoding_times = Histogram(
+            "edgelora_encoding_duration_seconds",
+            "From acceptance to the end of whole answers of the encoder.",
+            _OPERATION_AND_CLASS,
+            buckets=_TOKEN_BUCKETS_S,
+            registry=registry,
+        )
+        self._texts = Counter(
+            "edgelora_encoded_texts_total",
+            "Texts of encodings that were answered, by operation and class.",
+            _OPERATION_AND_CLASS,
+            registry=registry,
+        )
+        self._encoded_tokens = Counter(
+            "edgelora_encoded_tokens_total",
+            "Tokens of encodings that have ended, by operation and class.",
+            _OPERATION_AND_CLASS,
+            registry=registry,
+        )
+        self._encoding_engine = Counter(
+            "edgelora_encoding_engine_seconds_total",
+            "Share of the encoder's time that ended encodings took, by operation and class.",
+            _OPERATION_AND_CLASS,
+            registry=registry,
+        )
         self._quotas = Counter(
             "edgelora_quota_refusals_total",
-            "Generations refused by a quota of their tenant, by quota.",
+            "Generations and encodings refused by a quota of their tenant, by quota.",
             ["quota"],
             registry=registry,
         )
@@ -91,7 +126,11 @@ class GatewayMetrics(Metrics):
         )
 
     def watch(
-        self, generations: Generations, readiness: Readiness, authentication: Authentication
+        self,
+        generations: Generations,
+        encodings: Encodings,
+        readiness: Readiness,
+        authentication: Authentication,
     ) -> None:
         """Says where to read what the gateway holds."""
 
@@ -100,6 +139,11 @@ class GatewayMetrics(Metrics):
                 "edgelora_generations_running",
                 "Generations that have not ended.",
                 generations.num_running,
+            )
+            yield gauge(
+                "edgelora_encodings_running",
+                "Encodings that have not ended.",
+                encodings.num_running,
             )
             yield gauges(
                 "edgelora_service_ready",
@@ -118,10 +162,9 @@ class GatewayMetrics(Metrics):
     def note_end(self, ended: EndedGeneration) -> None:
         """Counts one generation; an EndObserver."""
         error = ended.error
-        priority = PriorityClass.Name(ended.priority).removeprefix("PRIORITY_CLASS_").lower()
-        self._ends.labels(priority, "ok" if error is None else error.reason.lower()).inc()
-        if isinstance(error, QuotaExceededError):
-            self._quotas.labels(_quota(error)).inc()
+        priority = _class_name(ended)
+        self._ends.labels(priority, _end_name(ended)).inc()
+        self._note_quota(ended)
         if ended.queue_s is not None:
             self._queue.labels(priority).observe(ended.queue_s)
         if ended.time_to_first_token_s is not None:
@@ -134,6 +177,17 @@ class GatewayMetrics(Metrics):
         self._tokens.labels(priority, "prompt").inc(ended.num_prompt_tokens)
         self._tokens.labels(priority, "output").inc(ended.num_output_tokens)
 
+    def note_encoding(self, ended: EndedEncoding) -> None:
+        """Counts one encoding; an EndObserver."""
+        labels = ended.operation, _class_name(ended)
+        self._encodings.labels(*labels, _end_name(ended)).inc()
+        self._note_quota(ended)
+        if ended.error is None:
+            self._encoding_times.labels(*labels).observe(ended.total_s)
+            self._texts.labels(*labels).inc(ended.num_texts)
+        self._encoded_tokens.labels(*labels).inc(ended.num_prompt_tokens)
+        self._encoding_engine.labels(*labels).inc(ended.engine_s)
+
     def observed(self, app: ASGIApp, door: str) -> ASGIApp:
         """An application whose calls are counted; `door`: tenants or operator."""
 
@@ -142,6 +196,18 @@ class GatewayMetrics(Metrics):
             self._http.labels(door, call.method, call.route, status).observe(call.duration_s)
 
         return ObservedApp(app, note)
+
+    def _note_quota(self, ended: EndedRequest) -> None:
+        if isinstance(ended.error, QuotaExceededError):
+            self._quotas.labels(_quota(ended.error)).inc()
+
+
+def _class_name(ended: EndedRequest) -> str:
+    return PriorityClass.Name(ended.priority).removeprefix("PRIORITY_CLASS_").lower()
+
+
+def _end_name(ended: EndedRequest) -> str:
+    return "ok" if ended.error is None else ended.error.reason.lower()
 
 
 def _quota(error: QuotaExceededError) -> str:

@@ -16,6 +16,7 @@ from edgelora.v1.adapter_store_service_pb2 import (
     ListLibraryRequest,
     ListLibraryResponse,
 )
+from edgelora.v1.encoder_service_pb2 import GetEncoderStatusRequest, GetEncoderStatusResponse
 from edgelora.v1.inference_service_pb2 import GetEngineStatusRequest, GetEngineStatusResponse
 from edgelora.v1.monitor_service_pb2 import GetSnapshotRequest, GetSnapshotResponse
 from edgelora.v1.scheduler_service_pb2 import GetQueuesRequest, GetQueuesResponse
@@ -34,12 +35,20 @@ class NodeReadings:
     """Each method is one look at one service, and never raises EdgeLoraError."""
 
     def __init__(
-        self, upstream: Upstream, readiness: Readiness, sealer: Sealer, *, inference_address: str
+        self,
+        upstream: Upstream,
+        readiness: Readiness,
+        sealer: Sealer,
+        *,
+        inference_address: str | None,
+        encoder_address: str | None,
     ) -> None:
+        """Addresses are None where the node has no such worker."""
         self._upstream = upstream
         self._readiness = readiness
         self._sealer = sealer
         self._inference_address = inference_address
+        self._encoder_address = encoder_address
 
     async def monitored(self) -> GetSnapshotResponse | None:
         """The device's newest sample and its pressure."""
@@ -69,6 +78,13 @@ class NodeReadings:
         )
         return response
 
+    async def encoder(self) -> GetEncoderStatusResponse | None:
+        """What the encoder holds, and what it has done."""
+        response: GetEncoderStatusResponse | None = await self._ask(
+            "encoder", self._encoder, "GetEncoderStatus", GetEncoderStatusRequest()
+        )
+        return response
+
     async def library(self) -> ListLibraryResponse | None:
         """The most used adapters of all tenants. Only for the operator's eyes."""
         claim = OperatorClaim(expires_at_boot_s=boot_clock_s() + _CLAIM_S, request_id=uuid4().hex)
@@ -79,12 +95,15 @@ class NodeReadings:
         return response
 
     async def _worker(self) -> Any:
-        return await self._upstream.worker(self._inference_address)
+        return await self._upstream.worker(self._inference_address or "")
+
+    async def _encoder(self) -> Any:
+        return await self._upstream.encoder(self._encoder_address or "")
 
     async def _ask(
         self, service: str, connect: Callable[[], Awaitable[Any]], method: str, request: Message
     ) -> Any:
-        if not self._readiness.services[service]:
+        if not self._readiness.services.get(service):
             return None
         try:
             stub = await connect()

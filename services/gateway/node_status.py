@@ -29,7 +29,7 @@ class NodeStatus:
         monitored, queues, tiers = await asyncio.gather(
             self._node.monitored(), self._node.queues(), self._node.tiers()
         )
-        model = self._readiness.model
+        model, encoder = self._readiness.model, self._readiness.encoder
         return pb.GetStatusResponse(
             model=model.name if model else "",
             model_digest=model.digest if model else "",
@@ -46,6 +46,8 @@ class NodeStatus:
             restrictions=queues.restrictions if queues else (),
             tiers=tiers,
             usage=self.usage(tenant),
+            encoder=encoder.name if encoder else "",
+            encoder_digest=encoder.digest if encoder else "",
         )
 
     def usage(self, tenant: Tenant) -> pb.TenantUsage:

@@ -1,5 +1,5 @@
-"""Follows the health of the services behind the gateway; the gateway is ready when all that a
-token needs are."""
+"""Follows the health of the services behind the gateway; the gateway is ready when all that an
+answer needs are."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from edgelora.errors import EdgeLoraError
+from edgelora.v1.encoder_service_pb2 import GetEncoderRequest, GetEncoderResponse
 from edgelora.v1.inference_service_pb2 import GetModelRequest, GetModelResponse
 from services.chassis.logs import get_logger
 from services.gateway.upstream import Upstream, errors_of
 
-NEEDED = ("scheduler", "adapter_store", "inference")
-"""A worker reports itself ready only after it has generated a real token."""
+NEEDED = ("scheduler", "adapter_store")
+WORKERS = ("inference", "encoder")
+"""One of them is needed. A worker reports itself ready only after it has made a real answer."""
 _CHECK_S = 1.0
 
 
 class Readiness:
-    """What every service last said, and the model the worker serves."""
+    """What every service last said, and the models the workers serve."""
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class Readiness:
         self._interval_s = interval_s
         self._is_ready = dict.fromkeys(addresses, False)
         self._model: GetModelResponse | None = None
+        self._encoder: GetEncoderResponse | None = None
         self._was_ready = False
 
     @property
@@ -46,12 +49,17 @@ class Readiness:
 
     @property
     def model(self) -> GetModelResponse | None:
-        """The base model, None until a worker was ready once."""
+        """The base model that generates, None until its worker was ready once."""
         return self._model
 
     @property
+    def encoder(self) -> GetEncoderResponse | None:
+        """The base model that encodes, None until its worker was ready once."""
+        return self._encoder
+
+    @property
     def is_ready(self) -> bool:
-        """Whether all that a generation needs is ready."""
+        """Whether all that some answer needs is ready."""
         return self._was_ready
 
     async def run(self) -> None:
@@ -69,16 +77,21 @@ class Readiness:
                 is_ready = answer.status == health_pb2.HealthCheckResponse.SERVING
             except grpc.aio.AioRpcError:
                 is_ready = False
-            if is_ready and name == "inference" and not self._is_ready[name]:
-                is_ready = await self._learn_model(address)
+            if is_ready and name in WORKERS and not self._is_ready[name]:
+                is_ready = await self._learn_model(name, address)
             await self._report(name, is_ready)
             await asyncio.sleep(self._interval_s)
 
-    async def _learn_model(self, address: str) -> bool:
+    async def _learn_model(self, name: str, address: str) -> bool:
         try:
-            worker = await self._upstream.worker(address)
-            with errors_of("worker"):
-                self._model = await worker.GetModel(GetModelRequest(), timeout=_CHECK_S)
+            if name == "encoder":
+                encoder = await self._upstream.encoder(address)
+                with errors_of("encoder"):
+                    self._encoder = await encoder.GetEncoder(GetEncoderRequest(), timeout=_CHECK_S)
+            else:
+                worker = await self._upstream.worker(address)
+                with errors_of("worker"):
+                    self._model = await worker.GetModel(GetModelRequest(), timeout=_CHECK_S)
         except EdgeLoraError as error:
             get_logger().warning("model_unknown", cause=type(error).__name__)
             return False
@@ -88,7 +101,8 @@ class Readiness:
         if self._is_ready[name] != is_ready:
             self._is_ready[name] = is_ready
             get_logger().info("service_readiness_changed", name=name, is_ready=is_ready)
-        all_ready = all(self._is_ready[needed] for needed in NEEDED)
-        if all_ready != self._was_ready:
-            self._was_ready = all_ready
-            await self._on_change(all_ready)
+        has_worker = any(self._is_ready.get(worker) for worker in WORKERS)
+        is_ready = has_worker and all(self._is_ready[needed] for needed in NEEDED)
+        if is_ready != self._was_ready:
+            self._was_ready = is_ready
+            await self._on_change(is_ready)

@@ -16,6 +16,7 @@ from services.gateway import validation
 from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.authentication import Caller
 from services.gateway.deadline import Deadlines
+from services.gateway.encoding.answers import bind_log_context
 from services.gateway.front_door import FrontDoor
 from services.gateway.generation import GenerationStream
 from services.gateway.installation import Installations
@@ -67,6 +68,20 @@ class GatewayServicer(rpc.GatewayServiceServicer):
         stream = self._door.chat(caller, request, remaining_s=context.time_remaining())
         async for event in _read(stream, context):
             yield pb.ChatResponse(event=event)
+
+    async def Classify(self, request: pb.ClassifyRequest, context: _Context) -> pb.ClassifyResponse:
+        """Says which label each text belongs to."""
+        caller = await self._authenticate(context)
+        response = await self._door.classify(caller, request, remaining_s=context.time_remaining())
+        bind_log_context(response)
+        return response
+
+    async def Embed(self, request: pb.EmbedRequest, context: _Context) -> pb.EmbedResponse:
+        """Turns texts into vectors."""
+        caller = await self._authenticate(context)
+        response = await self._door.embed(caller, request, remaining_s=context.time_remaining())
+        bind_log_context(response)
+        return response
 
     async def SetStrength(
         self, request: pb.SetStrengthRequest, context: _Context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.inference_service_pb2 import ForgetSessionsRequest
 from edgelora.v1.scheduler_service_pb2 import GetQueuesRequest
 from edgelora.v1.ticket_pb2 import Sealed
@@ -34,7 +35,11 @@ class SessionMemory:
             )
         request = ForgetSessionsRequest(claim=claim, session=session)
         answers = await asyncio.gather(
-            *(self._ask(worker.address, request) for worker in queues.workers),
+            *(
+                self._ask(worker.address, request)
+                for worker in queues.workers
+                if worker.task == Task.TASK_GENERATE
+            ),
             return_exceptions=True,
         )
         for answer in answers:

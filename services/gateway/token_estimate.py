@@ -10,6 +10,8 @@ from edgelora.v1.generation_pb2 import Conversation
 _TEMPLATE_TOKENS = 64
 _TOKENS_PER_MESSAGE = 8
 _BYTES_PER_TOKEN = 4
+_TEXT_FRAME_TOKENS = 2
+"""An encoder's first and last token."""
 _MESSAGES_PER_CALL = 12
 """What frames a call, its result or a tool is no longer than what frames so many messages."""
 _MESSAGES_FOR_TOOLS = 32
@@ -26,6 +28,19 @@ def likely_prompt_tokens(texts: Sequence[str], num_messages: int) -> int:
     """A guess good enough for fair queueing: four bytes a token, as in English text."""
     num_bytes = sum(len(text.encode()) for text in texts)
     return 1 + num_bytes // _BYTES_PER_TOKEN + _TOKENS_PER_MESSAGE * num_messages
+
+
+def most_text_tokens(texts: Sequence[str], max_context_tokens: int) -> int:
+    """An upper bound of what an encoder reads of texts, which it cuts to its context."""
+    return sum(min(len(text.encode()) + _TEXT_FRAME_TOKENS, max_context_tokens) for text in texts)
+
+
+def likely_text_tokens(texts: Sequence[str], max_context_tokens: int) -> int:
+    """A guess at what an encoder reads of texts, at least 1."""
+    return sum(
+        min(len(text.encode()) // _BYTES_PER_TOKEN + _TEXT_FRAME_TOKENS, max_context_tokens)
+        for text in texts
+    )
 
 
 def conversation_texts(conversation: Conversation) -> list[str]:

@@ -23,6 +23,7 @@ from services.gateway.upstream import Upstream, errors_of
 from services.gateway.validation import (
     CARD_FILE,
     CONFIG_FILE,
+    HEAD_FILE,
     PROBE_FILE,
     WEIGHTS_FILE,
     check_upload_header,
@@ -34,6 +35,7 @@ _FILES = {
     WEIGHTS_FILE: store_pb.ADAPTER_FILE_WEIGHTS,
     PROBE_FILE: store_pb.ADAPTER_FILE_PROBE,
     CARD_FILE: store_pb.ADAPTER_FILE_CARD,
+    HEAD_FILE: store_pb.ADAPTER_FILE_HEAD,
 }
 
 
@@ -149,6 +151,7 @@ def _store_header(
         weights_size_bytes=sizes[WEIGHTS_FILE],
         probe_size_bytes=sizes.get(PROBE_FILE, 0),
         card_size_bytes=sizes.get(CARD_FILE, 0),
+        head_size_bytes=sizes.get(HEAD_FILE, 0),
         version_of_digest=header.version_of_digest,
     )
     if header.HasField("expected_generation"):

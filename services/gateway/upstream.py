@@ -10,8 +10,9 @@ from typing import Any, Self
 
 import grpc
 
-from edgelora.errors import ServiceUnavailableError
+from edgelora.errors import CancelledRequestError, ServiceUnavailableError, WorkerLostError
 from edgelora.v1.adapter_store_service_pb2_grpc import AdapterStoreServiceStub
+from edgelora.v1.encoder_service_pb2_grpc import EncoderServiceStub
 from edgelora.v1.inference_service_pb2_grpc import InferenceServiceStub
 from edgelora.v1.monitor_service_pb2_grpc import MonitorServiceStub
 from edgelora.v1.scheduler_service_pb2_grpc import SchedulerServiceStub
@@ -58,6 +59,10 @@ class Upstream:
         """An InferenceService stub. Raises ServiceUnavailableError."""
         return InferenceServiceStub(await self._connected(address, "worker"))  # type: ignore[no-untyped-call]
 
+    async def encoder(self, address: str) -> Any:
+        """An EncoderService stub. Raises ServiceUnavailableError."""
+        return EncoderServiceStub(await self._connected(address, "encoder"))  # type: ignore[no-untyped-call]
+
     def channel(self, address: str) -> grpc.aio.Channel:
         """The one channel to an address."""
         if address not in self._channels:
@@ -84,6 +89,26 @@ def unavailable(name: str) -> ServiceUnavailableError:
         metadata={"service": name},
         retry_after_s=_RETRY_AFTER_S,
     )
+
+
+def worker_lost() -> WorkerLostError:
+    """The error of a request whose worker has gone away."""
+    return WorkerLostError(
+        "the worker that ran this request is gone: send the request again", retry_after_s=1.0
+    )
+
+
+@contextmanager
+def errors_of_worker() -> Iterator[None]:
+    """Raises a worker's failure as our own class; one that goes away takes its request along."""
+    try:
+        with translate_errors():
+            yield
+    except (ServiceUnavailableError, CancelledRequestError) as error:
+        if "remote" in error.metadata:
+            raise  # the worker is there: the remote of an adapter is not
+        # Our own cancelling arrives as asyncio.CancelledError: this is the worker going away.
+        raise worker_lost() from error
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What each tenant has used: of the generations that ended, and of those that run. No I/O."""
+"""What each tenant has used: of the requests that ended, and of the generations that run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from edgelora.errors import QuotaExceededError
 from services.gateway.ended_generation import EndedGeneration
+from services.gateway.ended_request import EndedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +16,9 @@ class Used:
     """A sum of what was used."""
 
     num_requests: int = 0
-    """Accepted generations."""
+    """Accepted generations and encodings."""
     num_refused: int = 0
-    """Generations refused for the tenant's own quota."""
+    """Those refused for the tenant's own quota."""
     num_prompt_tokens: int = 0
     num_output_tokens: int = 0
     engine_s: float = 0.0
@@ -55,7 +56,8 @@ class Usage:
     """The totals of all tenants.
 
     The engine tells a request's share of its time when the request ends. A request that was cut,
-    or still runs, is taken to have cost what the node's tokens cost on average.
+    or still runs, is taken to have cost what the node's tokens cost on average: those of
+    generations, or those of encodings, which cost far less.
     """
 
     def __init__(
@@ -71,8 +73,8 @@ class Usage:
         self._power_watts = power_watts
         self._wall_clock = wall_clock
         self._running: Running = tuple
-        self._whole = Used()
-        """Of requests whose share the engine told."""
+        self._wholes: dict[type[EndedRequest], Used] = {}
+        """Of the requests of each kind whose share the engine told."""
         self._told = dict(kept)
         """What `changed` gave last."""
 
@@ -80,8 +82,8 @@ class Usage:
         """Counts what runs, too."""
         self._running = running
 
-    def note_end(self, ended: EndedGeneration) -> None:
-        """Counts a generation that ended or was refused. An EndObserver."""
+    def note_end(self, ended: EndedRequest) -> None:
+        """Counts a request that ended or was refused. An EndObserver."""
         if isinstance(ended.error, QuotaExceededError):
             self._add(ended.tenant_id, Used(num_refused=1))
             return
@@ -91,15 +93,17 @@ class Usage:
             num_output_tokens=ended.num_output_tokens,
             engine_s=ended.engine_s,
         )
+        kind = type(ended)
         if ended.engine_s > 0:
-            self._whole += used
-        self._add(ended.tenant_id, self._with_engine_s(used))
+            self._wholes[kind] = self._wholes.get(kind, Used()) + used
+        self._add(ended.tenant_id, self._with_engine_s(used, kind))
 
     def totals(self) -> dict[str, UsageTotal]:
         """Of every tenant that has used anything."""
         totals = dict(self._ended)
         for tenant_id, used in self._running():
-            totals[tenant_id] = totals.get(tenant_id, Used()) + self._with_engine_s(used)
+            so_far = self._with_engine_s(used, EndedGeneration)
+            totals[tenant_id] = totals.get(tenant_id, Used()) + so_far
             self._since_s.setdefault(tenant_id, self._wall_clock())
         return {
             tenant_id: UsageTotal(used=used, since_s=self._since_s[tenant_id])
@@ -130,7 +134,8 @@ class Usage:
         self._since_s.setdefault(tenant_id, self._wall_clock())
         self._ended[tenant_id] = self._ended.get(tenant_id, Used()) + used
 
-    def _with_engine_s(self, used: Used) -> Used:
-        if used.engine_s > 0 or not self._whole.num_tokens:
+    def _with_engine_s(self, used: Used, kind: type[EndedRequest]) -> Used:
+        whole = self._wholes.get(kind, Used())
+        if used.engine_s > 0 or not whole.num_tokens:
             return used
-        return used + Used(engine_s=used.num_tokens * self._whole.engine_s / self._whole.num_tokens)
+        return used + Used(engine_s=used.num_tokens * whole.engine_s / whole.num_tokens)

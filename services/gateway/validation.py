@@ -33,11 +33,15 @@ PROBE_FILE = "probe.jsonl"
 MAX_PROBE_BYTES = 2**16
 CARD_FILE = "card.json"
 MAX_CARD_BYTES = 2**16
+HEAD_FILE = "head.json"
+MAX_HEAD_BYTES = 2**19
 MAX_PAGE_SIZE = 1000
 MAX_PAGE_TOKEN_CHARS = 256
 MAX_USER_CHARS = 64
 MAX_REQUEST_ID_CHARS = 64
 MAX_PACKAGE_CHARS = 512
+Asking = pb.GenerateRequest | pb.ChatRequest | pb.ClassifyRequest | pb.EmbedRequest
+"""What comes from a tenant's people."""
 _ALIAS = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _PACKAGE = re.compile(
@@ -127,6 +131,7 @@ def check_upload_header(header: pb.AdapterUploadHeader, max_weights_bytes: int) 
         WEIGHTS_FILE: max_weights_bytes,
         PROBE_FILE: MAX_PROBE_BYTES,
         CARD_FILE: MAX_CARD_BYTES,
+        HEAD_FILE: MAX_HEAD_BYTES,
     }
     names = [file.name for file in header.files]
     for index, file in enumerate(header.files):
@@ -157,15 +162,27 @@ def _check_naming(request: pb.AdapterUploadHeader | pb.InstallAdapterRequest, pa
         raise _invalid(f"{path}description", "must not hold the NUL character")
 
 
+def check_asking(request: Asking) -> None:
+    """Checks who asks, and how urgently."""
+    if request.priority not in PriorityClass.values():
+        raise _invalid("priority", "must be interactive, background or batch")
+    if len(request.user) > MAX_USER_CHARS or not request.user.isprintable():
+        raise _invalid("user", f"may have at most {MAX_USER_CHARS} characters, all printable")
+
+
+def check_selection(selection: AdapterSelection, field: str) -> None:
+    """Checks the name and the strength of an adapter that `field` of a request selects."""
+    check_adapter_name(selection.adapter, f"{field}.adapter")
+    if selection.HasField("strength"):
+        _check_strength(selection.strength, f"{field}.strength")
+
+
 def _check_common(request: pb.GenerateRequest | pb.ChatRequest) -> None:
     _check_adapters(request.adapters)
     _check_degradation(request.degradation)
     check_session(request.session)
     check_options(request.options)
-    if request.priority not in PriorityClass.values():
-        raise _invalid("priority", "must be interactive, background or batch")
-    if len(request.user) > MAX_USER_CHARS or not request.user.isprintable():
-        raise _invalid("user", f"may have at most {MAX_USER_CHARS} characters, all printable")
+    check_asking(request)
 
 
 def _check_adapters(adapters: Sequence[AdapterSelection]) -> None:
@@ -174,15 +191,13 @@ def _check_adapters(adapters: Sequence[AdapterSelection]) -> None:
     seen: set[str] = set()
     for index, selection in enumerate(adapters):
         field = f"adapters[{index}]"
-        check_adapter_name(selection.adapter, f"{field}.adapter")
+        check_selection(selection, field)
         if selection.adapter == AUTO:
             _check_auto(selection, field, len(adapters))
         if selection.adapter in seen:
             rule = "names an adapter again: give each once, with its whole strength"
             raise _invalid(f"{field}.adapter", rule)
         seen.add(selection.adapter)
-        if selection.HasField("strength"):
-            _check_strength(selection.strength, f"{field}.strength")
 
 
 def _check_strength(strength: float, field: str) -> None:

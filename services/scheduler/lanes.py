@@ -10,6 +10,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from edgelora.errors import EdgeLoraError, InvalidRequestError, NotFoundError
+from services.chassis.unserved import NO_DECODER, NO_ENCODER
 from services.scheduler.dispatcher import Dispatcher
 from services.scheduler.places import PlaceLimits
 from services.scheduler.schedule import Schedule
@@ -22,12 +23,7 @@ class Task(enum.IntEnum):
     ENCODE = 2
 
 
-_UNSERVED = {
-    Task.GENERATE: "this node generates no text: start it with a decoder, `edgelora up` without "
-    "--no-decoder",
-    Task.ENCODE: "this node has no encoder, which classifies and embeds: start one with "
-    "`edgelora up --encoder`",
-}
+_UNSERVED = {Task.GENERATE: NO_DECODER, Task.ENCODE: NO_ENCODER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from services.gateway.gateway import serving
 from tests.support.fake_sysfs import FakeSysfs
 from tests.support.free_port import free_port
 from tests.support.service_process import ServiceProcess
+from tests.support.standin_encoder import StandinEncoder, host_encoder
 from tests.support.standin_monitor import WITHOUT_MONITOR
 from tests.support.standin_registry import StandinRegistry
 from tests.support.standin_store import host_store
@@ -46,6 +47,7 @@ class GatewayBench:
         self._operator_key_file.write_text(self.operator_key)
         self.sealer = Sealer(KEY)
         self.worker = StandinWorker(self.sealer)
+        self.encoder = StandinEncoder(self.sealer)
         self.store = StandinRegistry(self.sealer)
         self.scheduler: ServiceProcess
         self.worker_host: ServiceHost
@@ -67,6 +69,13 @@ class GatewayBench:
         self.worker_host = host_worker(self.worker, self.address("inference"))
         await self._stack.enter_async_context(self.worker_host.serving())
         await self.worker_host.set_ready(True)
+
+    async def start_encoder(self) -> ServiceHost:
+        """The stand-in encoder, in this process."""
+        host = host_encoder(self.encoder, self.address("encoder"))
+        await self._stack.enter_async_context(host.serving())
+        await host.set_ready(True)
+        return host
 
     def ends_with(self, process: ServiceProcess) -> None:
         """The process ends with the bench."""
@@ -177,6 +186,28 @@ class GatewayBench:
         self.start_scheduler()
         await self.start_gateway(**settings)
 
+    async def start_with_encoder(self, *, has_decoder: bool = True, **settings: str) -> str:
+        """Everything with an encoder; returns the digest of tenant acme's classifier `intents`."""
+        await self.start_store()
+        await self.start_encoder()
+        without = {}
+        if has_decoder:
+            await self.start_worker()
+        else:
+            without = {"INFERENCE_ADDRESS": ""}
+        address = self.address("encoder")
+        workers = {} if has_decoder else {"WORKERS": ""}
+        self.start_scheduler(ENCODER_WORKERS=f"e0={address}", **workers)
+        await self.start_gateway(ENCODER_ADDRESS=address, **without, **settings)
+        client = await self.client("acme")
+        # Either worker makes the gateway ready.
+        needed = {"encoder"} | ({"inference"} if has_decoder else set())
+        while not needed <= {
+            each.name for each in (await client.status()).services if each.is_ready
+        }:
+            pass
+        return self.store.add_encoder_adapter("acme", "intents")
+
     @asynccontextmanager
     async def health_watch(self) -> AsyncIterator[AsyncIterator[int]]:
         """What the gateway's health says: now, and at every change."""
@@ -234,7 +265,7 @@ class GatewayBench:
         """Returns when nothing runs and nothing waits, at the worker and at the scheduler."""
         await self.wait_for_queues(
             lambda queues: (
-                self.worker.num_open == 0
+                self.worker.num_open == self.encoder.num_open == 0
                 and not any(queue.num_waiting or queue.num_running for queue in queues.queues)
             )
         )

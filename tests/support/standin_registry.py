@@ -23,6 +23,7 @@ from edgelora.v1.adapter_pb2 import (
     TransferProgress,
     WarmUpState,
 )
+from edgelora.v1.encoding_pb2 import Task
 from services.chassis.claims import open_claim
 from services.chassis.sealing import Sealer, boot_clock_s
 from tests.support.standin_store import StandinStore
@@ -86,6 +87,16 @@ class StandinRegistry(StandinStore):
         response.adapter.CopyFrom(stored)
         outcome = "whole"
         return response
+
+    def add_encoder_adapter(self, tenant: str, alias: str) -> str:
+        """An adapter for the encoder, as if it had been registered; returns its digest."""
+        digest = "sha256:" + hashlib.sha256(f"{tenant}/{alias}".encode()).hexdigest()
+        adapter = Adapter(digest=digest, task=Task.TASK_ENCODE)
+        self.adapters.setdefault(tenant, {})[digest] = adapter
+        self.digests[tenant, digest] = digest
+        self.encoders.add(digest)
+        self._point(tenant, alias, digest)
+        return digest
 
     async def InstallAdapter(self, request, context):
         outcome = "cut"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from edgelora.errors import AdapterNotFoundError
+from edgelora.errors import AdapterIncompatibleError, AdapterNotFoundError
 from edgelora.v1 import adapter_store_service_pb2 as pb
 from edgelora.v1.adapter_pb2 import AdapterState, ResolvedAdapter
 from edgelora.v1.adapter_store_service_pb2_grpc import (
     AdapterStoreServiceServicer,
     add_AdapterStoreServiceServicer_to_server,
 )
+from edgelora.v1.encoding_pb2 import Task
 from services.chassis.claims import open_claim
 from services.chassis.sealing import Sealer, boot_clock_s
 from services.chassis.server import ServiceHost
@@ -24,6 +25,8 @@ class StandinStore(AdapterStoreServiceServicer):
         """Digest -> rank; 16 where none is given."""
         self.versions: dict[str, list[str]] = {}
         """Digest -> its lower-rank versions."""
+        self.encoders: set[str] = set()
+        """Digests of adapters for the encoder; the others are for generating."""
         self.resident_on: dict[str, list[str]] = {}
         self.num_calls = 0
         self.users: list[str] = []
@@ -42,6 +45,9 @@ class StandinStore(AdapterStoreServiceServicer):
             if digest is None:
                 field = f"adapters[{index}].adapter"
                 raise AdapterNotFoundError(f"you have no such adapter ({field})", field=field)
+            if (digest in self.encoders) != (request.task == Task.TASK_ENCODE):
+                field = f"adapters[{index}].adapter"
+                raise AdapterIncompatibleError(f"{field} is for the other model", field=field)
             strength = selection.strength if selection.HasField("strength") else 1.0
             state = AdapterState.ADAPTER_STATE_REGISTERED
             asked = digest

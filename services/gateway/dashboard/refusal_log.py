@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgelora.error_tree import CancelledRequestError, EdgeLoraError
-from services.gateway.ended_generation import EndedGeneration
+from services.gateway.ended_request import EndedRequest
 
 _MAX_REFUSALS = 50
 
@@ -33,7 +33,7 @@ class RefusalLog:
     def __init__(self, max_refusals: int = _MAX_REFUSALS) -> None:
         self._refusals: deque[Refusal] = deque(maxlen=max_refusals)
 
-    def add(self, at_unix_s: float, ended: EndedGeneration) -> None:
+    def add(self, at_unix_s: float, ended: EndedRequest) -> None:
         """Takes an end; a whole answer, or a client that left, is no refusal."""
         error = ended.error
         if error is None or isinstance(error, CancelledRequestError):

@@ -18,6 +18,7 @@ from services.gateway.dashboard.latency_windows import LatencyWindows
 from services.gateway.dashboard.node_look import NodeLook
 from services.gateway.dashboard.pressure_log import PressureLog
 from services.gateway.dashboard.refusal_log import RefusalLog
+from services.gateway.encoding.ended import EndedEncoding
 from services.gateway.ended_generation import EndedGeneration
 from services.gateway.node_readings import NodeReadings
 from services.gateway.readiness import Readiness
@@ -67,6 +68,10 @@ class Sampler:
     def observe(self, ended: EndedGeneration) -> None:
         """The end of a generation; see `EndObserver`."""
         self._latencies.add(self._clock(), ended)
+        self._refusals.add(self._unix_clock(), ended)
+
+    def observe_encoding(self, ended: EndedEncoding) -> None:
+        """The end of an encoding; see its `EndObserver`."""
         self._refusals.add(self._unix_clock(), ended)
 
     def history(self) -> str:

@@ -44,22 +44,31 @@ def read_extensions(fields: Fields, resolve: Callable[[str], list[AdapterSelecti
     selections, names = _adapters(fields, resolve)
     names["degradation.fallback_adapter"] = "fallback_adapter"
     names["degradation.is_refused"] = "no_degraded"
-    priority = fields.one_of("priority", _PRIORITIES)
-    deadline_s = fields.number("deadline_s")
-    if deadline_s is not None and not deadline_s > 0:
-        raise fields.invalid("deadline_s", "must be a number of seconds above 0")
     return Extensions(
         selections=selections,
-        priority=_PRIORITIES[priority or "interactive"],
+        priority=read_priority(fields),
         user=fields.text("user") or "",
         session=fields.text("session") or "",
         degradation=DegradationPreference(
             is_refused=fields.boolean("no_degraded") or False,
             fallback_adapter=fields.text("fallback_adapter") or "",
         ),
-        deadline_s=deadline_s,
+        deadline_s=read_deadline(fields),
         names=names,
     )
+
+
+def read_priority(fields: Fields) -> PriorityClass:
+    """Reads `priority`. Raises InvalidRequestError."""
+    return _PRIORITIES[fields.one_of("priority", _PRIORITIES) or "interactive"]
+
+
+def read_deadline(fields: Fields) -> float | None:
+    """Reads `deadline_s`. Raises InvalidRequestError."""
+    deadline_s = fields.number("deadline_s")
+    if deadline_s is not None and not deadline_s > 0:
+        raise fields.invalid("deadline_s", "must be a number of seconds above 0")
+    return deadline_s
 
 
 def _adapters(

@@ -28,6 +28,10 @@ class Fields:
         """Whether the field is there and not null."""
         return self._values.get(name) is not None
 
+    def is_text(self, name: str) -> bool:
+        """Whether the field is a string."""
+        return isinstance(self._values.get(name), str)
+
     @property
     def own_path(self) -> str:
         """How errors call this object; empty for the body."""
@@ -110,7 +114,7 @@ class Fields:
 
     def text_or_texts(self, name: str) -> list[str] | None:
         """A string, or a list of strings."""
-        if isinstance(self._values.get(name), str):
+        if self.is_text(name):
             return [self.required_text(name)]
         if self.has(name) and not isinstance(self._values[name], list):
             raise self.invalid(name, "must be a string or a list of strings")

@@ -1,5 +1,5 @@
-"""Paths that neither API has: running generations, kept conversations, usage, health, and the
-document of all paths."""
+"""Paths that neither API has: classification, running generations, kept conversations, usage,
+health, and the document of all paths."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from edgelora.errors import NotFoundError, ServiceUnavailableError
 from edgelora.v1.gateway_service_pb2 import TenantUsage
 from services.gateway.front_door import FrontDoor
 from services.gateway.http.call import HttpCall, endpoints
+from services.gateway.http.classifications import classify
 from services.gateway.http.openai.dialect import OpenAiDialect
 from services.gateway.http.openapi.document import api_document
 from services.gateway.node_status import NodeStatus
@@ -22,6 +23,7 @@ def own_routes(door: FrontDoor, status: NodeStatus) -> list[Route]:
     endpoint = endpoints(door, OpenAiDialect())
     own = _OwnPaths(status)
     return [
+        Route("/v1/classify", endpoint(classify), methods=["POST"]),
         Route("/v1/generations/{id}/strength", endpoint(set_strength), methods=["POST"]),
         Route("/v1/sessions", endpoint(forget_sessions), methods=["DELETE"]),
         Route("/v1/sessions/{name:path}", endpoint(forget_session), methods=["DELETE"]),
@@ -69,7 +71,7 @@ async def forget_session(call: HttpCall) -> Response:
 
 
 async def tell_health(call: HttpCall) -> Response:
-    """Whether a generation could start: 503 when not. For anybody, so it says no more."""
+    """Whether some request could start: 503 when not. For anybody, so it says no more."""
     if not call.door.is_ready:
         raise ServiceUnavailableError("the node is not ready: try again", retry_after_s=1.0)
     return JSONResponse({"status": "ok"})

@@ -10,7 +10,7 @@ LIMITS = Deadlines(default_s=60.0, max_s=600.0, install_s=3600.0)
 
 
 @pytest.mark.parametrize(
-    ("remaining_s", "generation_s", "transfer_s", "install_s"),
+    ("remaining_s", "answer_s", "transfer_s", "install_s"),
     [
         (None, 60.0, 600.0, 3600.0),
         (5.0, 5.0, 5.0, 5.0),
@@ -18,7 +18,7 @@ LIMITS = Deadlines(default_s=60.0, max_s=600.0, install_s=3600.0)
         (86400.0, 600.0, 600.0, 3600.0),
     ],
 )
-def test_limits_F25(remaining_s, generation_s, transfer_s, install_s):
-    assert LIMITS.of_generation(remaining_s) == generation_s
+def test_limits_F25(remaining_s, answer_s, transfer_s, install_s):
+    assert LIMITS.of_answer(remaining_s) == answer_s
     assert LIMITS.of_transfer(remaining_s) == transfer_s
     assert LIMITS.of_installation(remaining_s) == install_s

@@ -30,7 +30,7 @@ class Generations:
         """Answers POST /api/chat."""
         caller = await call.authenticate()
         body = await call.json_fields()
-        wishes = read_wishes(body, call.door.model)
+        wishes = read_wishes(body, call.door.model, call.door.encoder_name)
         messages, names = read_messages(body)
         tools = read_tools(body)
         form = OllamaAnswer("chat", wishes.model)
@@ -45,7 +45,7 @@ class Generations:
         """Answers POST /api/generate."""
         caller = await call.authenticate()
         body = await call.json_fields()
-        wishes = read_wishes(body, call.door.model)
+        wishes = read_wishes(body, call.door.model, call.door.encoder_name)
         form = OllamaAnswer("generate", wishes.model)
         prompt, system = body.text("prompt"), body.text("system")
         is_raw = body.boolean("raw")

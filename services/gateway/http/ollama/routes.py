@@ -8,9 +8,10 @@ from services.gateway.adapter_catalogue import AdapterCatalogue
 from services.gateway.front_door import FrontDoor
 from services.gateway.http.call import endpoints
 from services.gateway.http.ollama.dialect import OllamaDialect
+from services.gateway.http.ollama.embeddings import embed, embed_one
 from services.gateway.http.ollama.generations import Generations
 from services.gateway.http.ollama.models import Models
-from services.gateway.http.ollama.unserved import refuse_change, refuse_embedding
+from services.gateway.http.ollama.unserved import refuse_change
 
 
 def ollama_routes(door: FrontDoor, catalogue: AdapterCatalogue) -> list[Route]:
@@ -36,8 +37,6 @@ def ollama_routes(door: FrontDoor, catalogue: AdapterCatalogue) -> list[Route]:
                 ("blobs/{digest}", "POST"),
             )
         ),
-        *(
-            Route(f"/api/{name}", endpoint(refuse_embedding()), methods=["POST"])
-            for name in ("embed", "embeddings")
-        ),
+        Route("/api/embed", endpoint(embed), methods=["POST"]),
+        Route("/api/embeddings", endpoint(embed_one), methods=["POST"]),
     ]

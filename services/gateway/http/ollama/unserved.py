@@ -6,21 +6,15 @@ from collections.abc import Callable
 
 from starlette.responses import Response
 
-from edgelora.errors import EdgeLoraError, InvalidRequestError, NotFoundError, PermissionDeniedError
+from edgelora.errors import EdgeLoraError, NotFoundError, PermissionDeniedError
 from services.gateway.http.call import Handler, HttpCall
 
 _MODELS = "models are not changed here: `edgelora adapters` adds, names and removes adapters"
-_EMBEDDINGS = "this model does not support embeddings"
 
 
 def refuse_change() -> Handler:
     """For create, copy, delete, push and blobs."""
     return _refusing(lambda: PermissionDeniedError(_MODELS))
-
-
-def refuse_embedding() -> Handler:
-    """For embed and embeddings."""
-    return _refusing(lambda: InvalidRequestError(_EMBEDDINGS, field="model"))
 
 
 def refuse_unknown() -> Handler:

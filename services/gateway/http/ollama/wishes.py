@@ -46,12 +46,14 @@ class Wishes:
         return by_prefix({**NAMES, **self.extensions.names, **names})
 
 
-def read_wishes(body: Fields, model: GetModelResponse) -> Wishes:
-    """Reads them. As in Ollama, a field that is not known changes nothing.
+def read_wishes(body: Fields, model: GetModelResponse, other_name: str = "") -> Wishes:
+    """Reads them; `other_name` as in `selections_of`.
+
+    As in Ollama, a field that is not known changes nothing.
 
     Raises InvalidRequestError, and AdapterNotFoundError for a name no model can have.
     """
-    extensions = read_extensions(body, lambda name: selections_named(name, model.name))
+    extensions = read_extensions(body, lambda name: selections_named(name, model.name, other_name))
     for name, reason in _UNSERVED.items():
         if body.anything(name) not in (None, False, 0, "", [], {}):
             raise body.invalid(name, reason)

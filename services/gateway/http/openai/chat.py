@@ -38,7 +38,8 @@ async def complete_chat(call: HttpCall) -> Response:
     """Answers a conversation."""
     caller = await call.authenticate()
     fields = await call.json_fields()
-    shared = read_shared(fields, call.door.model.name, max_tokens=_MAX_TOKENS)
+    door = call.door
+    shared = read_shared(fields, door.model.name, door.encoder_name, max_tokens=_MAX_TOKENS)
     request = _read_request(fields, shared)
     names = tool_names(len(request.tools.tools), is_nested=True)
     rename = shared.rename({**_NAMES, **names, **call_names(request.messages)})

@@ -34,7 +34,8 @@ async def complete_text(call: HttpCall) -> Response:
     """Continues a prompt."""
     caller = await call.authenticate()
     fields = await call.json_fields()
-    shared = read_shared(fields, call.door.model.name, max_tokens=("max_tokens",))
+    door = call.door
+    shared = read_shared(fields, door.model.name, door.encoder_name, max_tokens=("max_tokens",))
     request = _read_request(fields, shared)
     rename = shared.rename(_NAMES)
     with renamed(rename):

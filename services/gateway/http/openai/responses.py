@@ -37,7 +37,10 @@ async def respond(call: HttpCall) -> Response:
     """Answers an input."""
     caller = await call.authenticate()
     fields = await call.json_fields()
-    shared = read_shared(fields, call.door.model.name, max_tokens=("max_output_tokens",))
+    door = call.door
+    shared = read_shared(
+        fields, door.model.name, door.encoder_name, max_tokens=("max_output_tokens",)
+    )
     request, names = _read_request(fields, shared)
     names |= tool_names(len(request.tools.tools), is_nested=False)
     rename = shared.rename({**_NAMES, **names})

@@ -10,7 +10,7 @@ from services.gateway.http.call import endpoints
 from services.gateway.http.openai.chat import complete_chat
 from services.gateway.http.openai.completions import complete_text
 from services.gateway.http.openai.dialect import OpenAiDialect
-from services.gateway.http.openai.embeddings import refuse_embeddings
+from services.gateway.http.openai.embeddings import embed
 from services.gateway.http.openai.models import Models
 from services.gateway.http.openai.responses import respond
 
@@ -25,5 +25,5 @@ def openai_routes(door: FrontDoor, catalogue: AdapterCatalogue) -> list[Route]:
         Route("/v1/chat/completions", endpoint(complete_chat), methods=["POST"]),
         Route("/v1/completions", endpoint(complete_text), methods=["POST"]),
         Route("/v1/responses", endpoint(respond), methods=["POST"]),
-        Route("/v1/embeddings", endpoint(refuse_embeddings), methods=["POST"]),
+        Route("/v1/embeddings", endpoint(embed), methods=["POST"]),
     ]

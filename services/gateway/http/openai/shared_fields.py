@@ -57,12 +57,16 @@ class SharedFields:
         return by_prefix({**_NAMES, **self.names, **more})
 
 
-def read_shared(fields: Fields, base_name: str, *, max_tokens: tuple[str, ...]) -> SharedFields:
-    """Reads them; `max_tokens` are the names a path has for it, of which one may be given.
+def read_shared(
+    fields: Fields, base_name: str, other_name: str = "", *, max_tokens: tuple[str, ...]
+) -> SharedFields:
+    """Reads them; the names are as in `selections_of`.
+
+    `max_tokens` are the names a path has for it, of which one may be given.
 
     Raises InvalidRequestError.
     """
-    extensions = read_extensions(fields, lambda name: selections_of(name, base_name))
+    extensions = read_extensions(fields, lambda name: selections_of(name, base_name, other_name))
     options = GenerationOptions(sampling=_sampling(fields), stop=StopConditions())
     options.stop.stop_strings.extend(fields.text_or_texts("stop") or ())
     options.stop.stop_token_ids.extend(_stop_token_ids(fields))

@@ -1,0 +1,1 @@
+"""Classification and embeddings: whole answers of an encoder, where generations stream."""
