@@ -259,8 +259,14 @@ class Engine:
         if self._newest_status is None:
             raise _still_loading()
 
+        def answer(steps: StepLoop, take: Callable[[AnswerT], None]) -> None:
+            found = question(steps)
+            # Whoever has the answer sees what it changed.
+            self._newest_status = steps.status()
+            self._call(take, found)
+
         def ask(take: Callable[[AnswerT], None]) -> None:
-            self._commands.put(lambda steps: self._call(take, question(steps)))
+            self._commands.put(lambda steps: answer(steps, take))
 
         return await self._answers.wait_for(ask)
 
