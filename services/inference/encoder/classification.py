@@ -33,7 +33,8 @@ def head_logits(head: ClassifierHead, vector: NDArray[np.float32]) -> NDArray[np
     """
     scaled = normalised(vector) if head.normalise else vector
     # One text a product: a product of many has other last bits.
-    logits = (head.weight @ scaled + head.bias).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        logits = (head.weight @ scaled + head.bias).astype(np.float64)
     if not np.isfinite(logits).all():
         raise InternalError("the model's output was not a number")
     return logits
@@ -47,7 +48,7 @@ def classify(head: ClassifierHead, vector: NDArray[np.float32], top: int) -> Cla
     logits = head_logits(head, vector)
     shifted = np.exp(logits - logits.max())
     probabilities = shifted / shifted.sum()
-    best = np.argsort(-probabilities, kind="stable")[:top]
+    best = np.argsort(-logits, kind="stable")[:top]
     rule = head.out_of_scope
     return Classified(
         tuple((head.labels[index], float(probabilities[index])) for index in best),
