@@ -1,0 +1,1 @@
+"""Calibrated mixed-precision rounding of a decoder's matrices (docs/quantisation.md)."""

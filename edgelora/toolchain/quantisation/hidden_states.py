@@ -1,0 +1,56 @@
+"""The residual stream of all calibration windows, on disk between two layers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from types import TracebackType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_BATCH_TOKENS = 2048
+"""Tokens in memory at a time."""
+
+
+class HiddenStates:
+    """fp32 [windows, tokens, hidden_size] in a temporary file, which has no name and so leaves
+    nothing behind; read and written a batch of windows at a time."""
+
+    def __init__(self, windows: int, tokens: int, hidden_size: int) -> None:
+        """Makes an empty file in the system's temporary directory."""
+        self._file = tempfile.TemporaryFile(prefix="edgelora-calibration-")  # noqa: SIM115
+        self._shape = (windows, tokens, hidden_size)
+        self._each = max(1, _BATCH_TOKENS // tokens)
+
+    def __enter__(self) -> HiddenStates:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def batches(self, start: int = 0, stop: int | None = None) -> Iterator[slice]:
+        """The windows from `start` to `stop` (all: None), as many at a time as belong together."""
+        stop = self._shape[0] if stop is None else stop
+        for at in range(start, stop, self._each):
+            yield slice(at, min(at + self._each, stop))
+
+    def read(self, batch: slice) -> Tensor:
+        """The states of some windows."""
+        _, tokens, hidden = self._shape
+        count = batch.stop - batch.start
+        self._file.seek(4 * batch.start * tokens * hidden)
+        values = np.frombuffer(bytearray(self._file.read(4 * count * tokens * hidden)), np.float32)
+        return torch.from_numpy(values).view(count, tokens, hidden)
+
+    def write(self, batch: slice, states: Tensor) -> None:
+        """Replaces them."""
+        _, tokens, hidden = self._shape
+        self._file.seek(4 * batch.start * tokens * hidden)
+        self._file.write(np.ascontiguousarray(states.numpy()).data)
