@@ -125,10 +125,12 @@ def check(directory: Path, *words: str | Path, instruction_set: str = "") -> str
     return None
 
 
-def probe(package_folder: Path, output: Path, instruction_set: str) -> str | None:
+def probe(
+    package_folder: Path, output: Path, instruction_set: str, kinds: str = "plain"
+) -> str | None:
     """Runs tests/support/native_probe.py with an instruction set; returns why it could not."""
     result = subprocess.run(
-        [sys.executable, ROOT / "tests/support/native_probe.py", output],
+        [sys.executable, ROOT / "tests/support/native_probe.py", output, kinds],
         env={"PYTHONPATH": str(package_folder), "EDGELORA_ISA": instruction_set},
         capture_output=True,
         text=True,

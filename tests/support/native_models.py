@@ -46,7 +46,6 @@ SMALLEST = ModelShape(
     norm_epsilon=1e-5,
 )
 
-
 Rounding = Callable[[np.ndarray], Matrix]
 PRODUCTS = ("head", "embedding", "qkv", "output", "gate_up", "down")
 
@@ -62,10 +61,7 @@ SYMMETRIC_KINDS: Mapping[str, Rounding] = {
     "gate_up": _SYMMETRIC[6],
     "down": _SYMMETRIC[5],
 }
-HALF_KINDS: Mapping[str, Rounding] = {
-    **dict.fromkeys(PRODUCTS, to_half),
-    "embedding": _SYMMETRIC[5],
-}
+HALF_KINDS: Mapping[str, Rounding] = dict.fromkeys(PRODUCTS, to_half)
 SMALLEST_QWEN_KINDS: Mapping[str, Rounding] = {
     **SYMMETRIC_KINDS,
     "embedding": to_half,
@@ -125,7 +121,7 @@ def main(folder: Path) -> None:
         ("llama", LLAMA, LLAMA_KINDS, False),
         ("qwen", QWEN, QWEN_KINDS, True),
         ("symmetric", LLAMA, SYMMETRIC_KINDS, False),
-        ("half", QWEN, HALF_KINDS, True),
+        ("half", LLAMA, HALF_KINDS, False),
         ("smallest-llama", SMALLEST, LLAMA_KINDS, False),
         ("smallest-qwen", SMALLEST, SMALLEST_QWEN_KINDS, True),
     ):

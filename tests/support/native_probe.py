@@ -1,5 +1,6 @@
 """Runs the native core on a tiny random model and saves what came out. A process of its own,
-since the instruction set is chosen once, when the library is loaded.
+since the instruction set is chosen once, when the library is loaded: `native_probe.py FOLDER KINDS`,
+KINDS being a key of `ROUNDINGS`.
 
 Writes `weights.npz` (dequantised, Hugging Face names) and `logits.npz` into the given folder.
 """
@@ -7,11 +8,12 @@ Writes `weights.npz` (dequantised, Hugging Face names) and `logits.npz` into the
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from edgelora_native import AdapterFactors, Chunk, Engine, Limits, NativeError
-from edgelora_native.matrices import quantise4, quantise8
+from edgelora_native.matrices import Matrix, quantise4, quantise8, quantise_symmetric, to_half
 from edgelora_native.packing import Layer, ModelShape, write_packed
 
 SHAPE = ModelShape(
@@ -38,10 +40,21 @@ TARGETS = {
 _FIELDS = dict(zip(TARGETS, ("query", "key", "value", "output", "gate", "up", "down"), strict=True))
 
 
-def write_model(folder: Path, rng: np.random.Generator) -> Path:
-    """Packs random weights, 4-bit but for the head, and saves what they stand for."""
+_BITS = {"o_proj": 4, "gate_proj": 5, "up_proj": 5}
+
+ROUNDINGS: dict[str, Callable[[str, np.ndarray], Matrix]] = {
+    "plain": lambda module, x: quantise8(x) if module == "head" else quantise4(x),
+    "symmetric": lambda module, x: quantise_symmetric(x, _BITS.get(module, 6)),
+    "half": lambda _, x: to_half(x),
+}
+
+
+def write_model(folder: Path, kinds: str, rng: np.random.Generator) -> Path:
+    """Packs random weights and saves what they stand for."""
+    rounded = ROUNDINGS[kinds]
     weights: dict[str, np.ndarray] = {}
-    head = quantise8(rng.normal(0, 0.5, (SHAPE.vocab_size, SHAPE.hidden_size)).astype(np.float32))
+    table = rng.normal(0, 0.5, (SHAPE.vocab_size, SHAPE.hidden_size)).astype(np.float32)
+    head = rounded("head", table)
     weights["model.embed_tokens.weight"] = head.dequantise()
     weights["model.norm.weight"] = rng.uniform(0.5, 1.5, SHAPE.hidden_size).astype(np.float32)
     layers = []
@@ -52,7 +65,7 @@ def write_model(folder: Path, rng: np.random.Generator) -> Path:
         weights[prefix + "post_attention_layernorm.weight"] = norms[1]
         matrices = {}
         for module, (rows, columns) in TARGETS.items():
-            matrix = quantise4(rng.normal(0, 0.15, (rows, columns)).astype(np.float32))
+            matrix = rounded(module, rng.normal(0, 0.15, (rows, columns)).astype(np.float32))
             parent = "self_attn" if module in ("q_proj", "k_proj", "v_proj", "o_proj") else "mlp"
             weights[f"{prefix}{parent}.{module}.weight"] = matrix.dequantise()
             matrices[_FIELDS[module]] = matrix
@@ -107,13 +120,13 @@ def refusals(engine: Engine) -> list[str]:
     return said
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, kinds: str) -> None:
     """Runs one prompt alone, in company, in pieces, token by token, and with adapters."""
     rng = np.random.default_rng(7)
     limits = Limits(
         num_kv_blocks=64, max_loras=3, max_lora_rank=20, max_step_tokens=96, num_threads=2
     )
-    engine = Engine(write_model(folder, rng), limits)
+    engine = Engine(write_model(folder, kinds, rng), limits)
     for slot, rank in enumerate((5, 20)):
         engine.load_adapter(
             slot,
@@ -153,4 +166,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

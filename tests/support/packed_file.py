@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from edgelora_native.matrices import Matrix, Matrix4, Matrix8
+from edgelora_native.matrices import HalfMatrix, Matrix, Matrix4, Matrix8, SymmetricMatrix
 from numpy.typing import NDArray
 
 _HEADER = struct.Struct("<8s10I2fQ")
@@ -86,16 +86,42 @@ def _tensor(
     if kind == 1:
         return raw.view("<f4")
     blocks = raw.reshape(rows // 16, columns // 32, -1)
+    if kind == 7:
+        # Two inputs of each of sixteen rows, then the next two.
+        pairs = (
+            np.ascontiguousarray(blocks).view("<u2").reshape(rows // 16, columns // 32, 16, 16, 2)
+        )
+        return HalfMatrix(pairs.transpose(0, 3, 1, 2, 4).reshape(rows, columns))
     scale = _halves(blocks[..., :32])
     if kind == 3:
-        # Four inputs of each of sixteen rows, then the next four.
-        values = blocks[..., 32:].reshape(rows // 16, columns // 32, 8, 16, 4)
-        values = values.transpose(0, 3, 1, 2, 4).reshape(rows, columns // 32, 32)
-        return Matrix8(scale, (values ^ 128).view(np.int8))
-    packed = blocks[..., 64:].reshape(rows // 16, columns // 32, 4, 16, 4)
-    values = np.stack([packed & 15, packed >> 4], axis=3)
-    values = values.transpose(0, 4, 1, 2, 3, 5).reshape(rows, columns // 32, 32)
-    return Matrix4(scale, _halves(blocks[..., 32:64]), values)
+        return Matrix8(scale, (_parts(blocks[..., 32:]) ^ 128).view(np.int8))
+    if kind == 2:
+        return Matrix4(scale, _halves(blocks[..., 32:64]), _nibbles(blocks[..., 64:]))
+    numbers = _nibbles(blocks[..., 32:288]).astype(np.int8)
+    for number in range(8):  # four inputs each
+        shift = (kind - 4) * number
+        at = 288 + 64 * (shift // 8)
+        if kind > 4:
+            high = _lanes(blocks[..., at : at + 64]) >> (shift % 8) & (2 ** (kind - 4) - 1)
+            numbers[..., 4 * number : 4 * number + 4] |= (high << 4).astype(np.int8)
+    return SymmetricMatrix(kind, scale, numbers - np.int8(2 ** (kind - 1)))
+
+
+def _lanes(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """[rows, groups, 4] from four bytes of each of sixteen rows."""
+    lanes = data.reshape(*data.shape[:2], 16, 4).transpose(0, 2, 1, 3)
+    return lanes.reshape(-1, data.shape[1], 4)
+
+
+def _parts(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """[rows, groups, 32] from four inputs of each of sixteen rows, then the next four."""
+    return np.concatenate([_lanes(part) for part in np.split(data, 8, axis=2)], axis=2)
+
+
+def _nibbles(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The same from nibbles: of eight inputs four are low ones, four high."""
+    lanes = [_lanes(part) for part in np.split(data, 4, axis=2)]
+    return np.concatenate([half for part in lanes for half in (part & 15, part >> 4)], axis=2)
 
 
 def _halves(data: NDArray[np.uint8]) -> NDArray[np.float16]:

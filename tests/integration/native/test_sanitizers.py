@@ -20,6 +20,18 @@ RUNS = [
 ]
 
 
+@pytest.mark.parametrize("instruction_set", ["", "portable"])
+@pytest.mark.parametrize("kinds", ["symmetric", "half"])
+def test_nothing_is_found_in_products_of_other_kinds(
+    build, models, tmp_path, kinds, instruction_set
+):
+    model, directory = models / f"{kinds}.edgelora", build("address")
+    for words in (("script", tmp_path / "output"), ("overflow",)):
+        name, *more = map(str, words)
+        reason = native_core.check(directory, name, model, *more, instruction_set=instruction_set)
+        assert reason is None
+
+
 @pytest.mark.parametrize("variant, family, instruction_set", RUNS)
 def test_nothing_is_found(build, models, tmp_path, variant, family, instruction_set):
     model, output = models / f"{family}.edgelora", tmp_path / "output"
