@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from edgelora.adapter_format.architecture import DECODER, Architecture
 from edgelora.adapter_format.config import AdapterConfig
 from edgelora.adapter_format.config_parser import parse_adapter_config
-from edgelora.adapter_format.naming import shown, suffixes
+from edgelora.adapter_format.naming import matches_any, shown, suffixes
 from edgelora.adapter_format.tensor_file import FILE, Buffer, read_tensors
 from edgelora.adapter_format.unserved import why_not_linear, why_unserved
 from edgelora.adapter_format.weights import AdapterWeights, LoraPair
@@ -116,7 +116,12 @@ def _check_targets(config: AdapterConfig, shape: _Shape) -> None:
     # A name may be a tail of a path, so it is looked for among all tails of all paths.
     known = {suffix for path, _ in shape.modules() for suffix in suffixes(path)}
     if not isinstance(config.target_modules, str):
-        absent = set(config.target_modules - known)
+        # What is excluded again is adapted nowhere: PEFT's all-linear lists such targets.
+        absent = {
+            name
+            for name in config.target_modules - known
+            if not matches_any(config.exclude_modules, name)
+        }
         if absent:
             raise AdapterIncompatibleError(
                 f"adapter_config.json: target_modules: the base model does not serve "
