@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from services.chassis.base_model import FLOAT32_FILE, BaseModel, file_digest
 from tests.support.adapter_files import Tensors, safetensors_bytes
 
-HIDDEN, INTERMEDIATE, LAYERS, HEADS, CONTEXT = 64, 128, 2, 4, 64
+HIDDEN, INTERMEDIATE, LAYERS, HEADS, CONTEXT = 64, 128, 2, 2, 64
 TARGETS: dict[str, tuple[int, int]] = {
     "query": (HIDDEN, HIDDEN),
     "key": (HIDDEN, HIDDEN),

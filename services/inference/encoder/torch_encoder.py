@@ -21,7 +21,6 @@ from services.chassis.base_model import FLOAT32_FILE, read_object
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
     "gelu_new": lambda x: functional.gelu(x, approximate="tanh"),
-    "relu": functional.relu,
 }
 
 
@@ -33,7 +32,7 @@ class EncoderShape:
     eps: float
     """Of the layer norms."""
     activation: str
-    """`gelu`, `gelu_new` or `relu`."""
+    """`gelu`, or `gelu_new` for its approximation by tanh."""
 
     @classmethod
     def load(cls, directory: Path) -> EncoderShape:

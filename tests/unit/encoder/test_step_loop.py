@@ -346,7 +346,7 @@ def test_a_request_for_a_slot_is_overtaken_only_for_a_while():
         if late.slots is not None:
             break
     assert 5.0 <= inside.clock() - late.arrived_s < 7.0
-    assert inside.steps.status().num_slot_waits == 1
+    assert inside.steps.status().num_slot_waits >= 1
 
 
 @pytest.mark.parametrize("seed", range(25))
