@@ -75,9 +75,11 @@ def events_of(text: str) -> list[dict[str, Any] | str]:
     return found
 
 
-async def openai_node(bench: GatewayBench, **settings: str) -> OpenAiNode:
+async def openai_node(
+    bench: GatewayBench, *, has_encoder: bool = False, **settings: str
+) -> OpenAiNode:
     """Starts everything on a bench and registers the adapter."""
-    await bench.start(**settings)
+    await (bench.start_with_encoder(**settings) if has_encoder else bench.start(**settings))
     client = await bench.client(TENANT)
     files = bench.directory / "adapter"
     files.mkdir()

@@ -10,15 +10,21 @@ from typing import Any
 import schemathesis
 
 _MODEL = "stand-in"
+_CLASSIFIER = "intents"
+_ENCODING = ("/v1/embeddings", "/v1/classify", "/api/embed", "/api/embeddings")
 _ADAPTERS = ("adapters", "adapter_strength", "fallback_adapter")
 
 
 @schemathesis.hook
 def map_body(context: Any, body: Any) -> Any:
-    """A model that there is, and a conversation that the user ends."""
+    """A model that there is, a conversation that the user ends, time enough for an encoding."""
     if not isinstance(body, dict) or not isinstance(body.get("model"), str):
         return body
     body = {name: value for name, value in body.items() if name not in _ADAPTERS}
+    if context.operation.path in _ENCODING:
+        if isinstance(body.get("deadline_s"), int | float) and 0 < body["deadline_s"] < 1:
+            del body["deadline_s"]  # it passes, which is a 504
+        return {**body, "model": _CLASSIFIER}
     body["model"] = _MODEL
     messages = body.get("messages")
     if isinstance(messages, list) and messages:

@@ -50,11 +50,13 @@ async def run(node: OpenAiNode, *arguments: str) -> tuple[int, str]:
 
 
 async def test_every_answer_is_one_that_the_document_announces(bench):
-    node = await openai_node(bench)
+    node = await openai_node(bench, has_encoder=True)
     await bench.client("tester", max_requests_per_minute=10**6, max_tokens_per_minute=10**9)
+    bench.store.add_encoder_adapter("tester", "intents")
     status, output = await run(node, "--max-examples", "8", "--phases", "coverage,fuzzing")
     assert status == 0, output[-6000:]
-    assert re.search(r"Operations: +26 selected / 26 total", output), output[-3000:]
+    assert re.search(r"Operations: +27 selected / 27 total", output), output[-3000:]
     # Some of it was right, and was answered.
     assert not node.worker.calls.empty()
+    assert not bench.encoder.calls.empty()
     await node.still_serves()

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.gateway.http.openapi import ollama_schemas, openai_answers, openai_requests
+from services.gateway.http.openapi import (
+    encoding_schemas,
+    ollama_schemas,
+    openai_answers,
+    openai_requests,
+)
 from services.gateway.http.openapi.parts import TEXT, Schema, answer_record, ref
 
 _EVENTS = "text/event-stream"
@@ -32,7 +37,7 @@ def api_document() -> dict[str, Any]:
         "info": {
             "title": "EdgeLoRA",
             "version": "1",
-            "description": "OpenAI's and Ollama's APIs over one model with many adapters. "
+            "description": "OpenAI's and Ollama's APIs over one model, or two, with many adapters. "
             "docs/http.md says what differs.",
         },
         "security": [{"key": []}],
@@ -43,6 +48,7 @@ def api_document() -> dict[str, Any]:
                 **openai_requests.SCHEMAS,
                 **openai_answers.SCHEMAS,
                 **ollama_schemas.SCHEMAS,
+                **encoding_schemas.SCHEMAS,
             },
         },
     }
@@ -83,13 +89,26 @@ def _openai_paths() -> dict[str, Any]:
             )
         },
         "/v1/embeddings": {
-            "post": _operation("There are none: 404", None, body="EmbeddingRequest")
+            "post": _operation(
+                "The vectors of texts",
+                "EmbeddingList",
+                body="EmbeddingRequest",
+                errors=(*_TENANTS, "409"),
+            )
         },
     }
 
 
 def _own_paths() -> dict[str, Any]:
     return {
+        "/v1/classify": {
+            "post": _operation(
+                "Which label of a classifier texts belong to",
+                "ClassificationList",
+                body="ClassifyRequest",
+                errors=(*_TENANTS, "409"),
+            )
+        },
         "/v1/generations/{id}/strength": {
             "parameters": [_in_path("id")],
             "post": _operation(
@@ -106,7 +125,7 @@ def _own_paths() -> dict[str, Any]:
         "/v1/usage": {"get": _operation("What the caller used, and what it may", "Usage")},
         "/healthz": {
             "get": _operation(
-                "Whether a generation could start",
+                "Whether some request could start",
                 "Health",
                 errors=("400", "405", "413", "500", "503"),
                 is_open=True,
@@ -177,9 +196,21 @@ def _ollama_paths() -> dict[str, Any]:
             )
         },
         "/api/blobs/{digest}": {"parameters": [_in_path("digest")], "post": blob},
-        **{
-            f"/api/{name}": {"post": operation("There are none: 400", None, errors=refused)}
-            for name in ("embed", "embeddings")
+        "/api/embed": {
+            "post": operation(
+                "The vectors of texts",
+                "OllamaEmbedded",
+                body="OllamaEmbedRequest",
+                errors=(*_TENANTS, "409"),
+            )
+        },
+        "/api/embeddings": {
+            "post": operation(
+                "The vector of a text",
+                "OllamaEmbeddedOne",
+                body="OllamaEmbedOneRequest",
+                errors=(*_TENANTS, "409"),
+            )
         },
     }
 

@@ -204,7 +204,6 @@ SCHEMAS: dict[str, Schema] = {
             record({"type": word("json_schema"), "name": TEXT, "schema": DOCUMENT}, **_SCHEMA),
         ]
     },
-    "EmbeddingRequest": DOCUMENT,
     "StrengthRequest": record(
         {"strength": between(0, MAX_STRENGTH)},
         adapter=said(TEXT, "Alias or digest; may be absent where the generation has one adapter."),
