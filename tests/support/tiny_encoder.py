@@ -14,7 +14,7 @@ import numpy as np
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from services.chassis.base_model import FLOAT32_FILE, BaseModel, file_digest
-from tests.support.adapter_files import Tensors, safetensors_bytes
+from tests.support.adapter_files import AdapterFiles, Tensors, safetensors_bytes
 
 HIDDEN, INTERMEDIATE, LAYERS, HEADS, CONTEXT = 64, 128, 2, 2, 64
 TARGETS: dict[str, tuple[int, int]] = {
@@ -185,3 +185,18 @@ def head_bytes(labels: Sequence[str], **changes: Any) -> bytes:
         "out_of_scope": None,
     }
     return json.dumps({**document, **changes}).encode()
+
+
+def classifier_files(
+    labels: Sequence[str], seed: int = 0, *, card: bytes = b"", **changes: Any
+) -> AdapterFiles:
+    """An adapter with a classifier and its head.json; `changes` are of the head."""
+    named = encoder_tensors(seed=seed, num_labels=len(labels))
+    head = head_bytes(labels, **changes)
+    return AdapterFiles(encoder_config(), safetensors_bytes(named), card, head)
+
+
+def embedding_files(seed: int = 0) -> AdapterFiles:
+    """An adapter that changes the embeddings alone."""
+    config = encoder_config(task_type="FEATURE_EXTRACTION", modules_to_save=None)
+    return AdapterFiles(config, safetensors_bytes(encoder_tensors(seed=seed)))

@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from edgelora.v1 import adapter_store_service_pb2 as pb
 from edgelora.v1 import adapter_store_service_pb2_grpc as rpc
 from edgelora.v1.adapter_pb2 import AdapterSelection, ResolvedAdapter
+from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.ticket_pb2 import Sealed, Ticket, WarmUpPermit
 from services.chassis.base_model import BaseModel
 from services.chassis.channel import open_channel, translate_errors
@@ -173,6 +174,7 @@ class StoreClient:
             "config_size_bytes": len(files.config),
             "weights_size_bytes": len(files.weights),
             "card_size_bytes": len(files.card),
+            "head_size_bytes": len(files.head),
         }
         return pb.StoreUploadHeader(**(values | fields))
 
@@ -186,7 +188,11 @@ class StoreClient:
             return await self.stub.RegisterAdapter(parts, timeout=60)
 
     async def resolve(
-        self, tenant_id: str, *selections: str | tuple[str, float], max_rank: int = 0
+        self,
+        tenant_id: str,
+        *selections: str | tuple[str, float],
+        max_rank: int = 0,
+        task: Task = Task.TASK_UNSPECIFIED,
     ):
         """Resolves aliases or digests, with strengths where given as pairs."""
         adapters = [
@@ -196,7 +202,7 @@ class StoreClient:
             for each in selections
         ]
         request = pb.ResolveAdaptersRequest(
-            claim=self.claim(tenant_id), adapters=adapters, max_rank=max_rank
+            claim=self.claim(tenant_id), adapters=adapters, max_rank=max_rank, task=task
         )
         with translate_errors():
             return await self.stub.ResolveAdapters(request, timeout=20)
@@ -264,11 +270,12 @@ class StoreClient:
             return await self.stub.DeleteAdapter(request, timeout=20)
 
     async def fetch(self, ticket: Sealed, digest: str, *, shared: bool = False):
-        """Fetches an adapter: its location, or both files."""
+        """Fetches an adapter: its location, or its files."""
         request = pb.FetchAdapterRequest(
             ticket=ticket, digest=digest, can_read_shared_directory=shared
         )
-        files = {pb.ADAPTER_FILE_CONFIG: b"", pb.ADAPTER_FILE_WEIGHTS: b""}
+        kinds = (pb.ADAPTER_FILE_CONFIG, pb.ADAPTER_FILE_WEIGHTS, pb.ADAPTER_FILE_HEAD)
+        files = dict.fromkeys(kinds, b"")
         with translate_errors():
             async for response in self.stub.FetchAdapter(request, timeout=20):
                 if response.WhichOneof("part") == "location":
@@ -276,7 +283,11 @@ class StoreClient:
                 if response.WhichOneof("part") is None:
                     continue  # what comes with the first message
                 files[response.chunk.file] += response.chunk.data
-        return AdapterFiles(files[pb.ADAPTER_FILE_CONFIG], files[pb.ADAPTER_FILE_WEIGHTS])
+        return AdapterFiles(
+            files[pb.ADAPTER_FILE_CONFIG],
+            files[pb.ADAPTER_FILE_WEIGHTS],
+            head=files[pb.ADAPTER_FILE_HEAD],
+        )
 
     async def report(
         self,
@@ -317,6 +328,7 @@ def messages(header: pb.StoreUploadHeader, files: AdapterFiles):
         (pb.ADAPTER_FILE_CONFIG, files.config),
         (pb.ADAPTER_FILE_WEIGHTS, files.weights),
         (pb.ADAPTER_FILE_CARD, files.card),
+        (pb.ADAPTER_FILE_HEAD, files.head),
     ):
         for start in range(0, len(data), CHUNK_BYTES):
             yield chunk(kind, data[start : start + CHUNK_BYTES])
