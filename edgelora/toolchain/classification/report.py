@@ -26,9 +26,10 @@ from edgelora.toolchain.classification.model import EncoderClassifier
 from edgelora.toolchain.classification.options import ClassificationOptions
 from edgelora.toolchain.classification.scope import Accuracy
 from edgelora.toolchain.lora_model import WEIGHTS_FILE
-from edgelora.toolchain.training_report import CARD_FILE, REPORT_FILE
 from services.chassis.base_model import BaseModel
 
+REPORT_FILE = "report.json"
+CARD_FILE = "README.md"
 _PACKAGES = ("torch", "transformers", "peft", "tokenizers")
 
 
