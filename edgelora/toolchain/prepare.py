@@ -16,6 +16,7 @@ from rich.console import Console
 from edgelora.toolchain.errors import ModelExistsError, ToolchainError
 from edgelora.toolchain.model_source import ModelSource, TokenizerFiles
 from edgelora.toolchain.published_directory import published_directory, restore_interrupted
+from edgelora.toolchain.rounding import QUANTISATIONS, PlainRounding, Rounding, make_rounding
 from edgelora.toolchain.weight_forms import check_space, chosen_forms, write_form
 from edgelora.toolchain.wheel import GGUF_SHA256, PACKAGE, VERSION, default_gguf
 from services.chassis.base_model import DEFAULT_NAME as DEFAULT_NAME
@@ -35,14 +36,16 @@ def prepare(
     name: str = DEFAULT_NAME,
     *,
     weights: str | None = None,
+    rounding: Rounding | None = None,
     replace: bool = False,
 ) -> BaseModel:
     """Makes `<home>/models/<name>/` from `source` and returns its description.
 
     `source`: `DEFAULT_SOURCE`, a GGUF file or a local Hugging Face directory. `weights`: one of
-    `WEIGHTS`; None means native where the native core is installed, else float32. The directory
-    appears at once when it is complete, or not at all; a model already prepared from the same
-    source gets the forms it lacks and is left alone otherwise. Progress goes to stderr.
+    `WEIGHTS`; None means native where the native core is installed, else float32. `rounding`: that
+    of native weights; None means the one they have, or plain. The directory appears at once when it
+    is complete, or not at all; a model already prepared from the same source gets the forms it
+    lacks or has in another rounding, and is left alone otherwise. Progress goes to stderr.
 
     Raises ModelExistsError when the name is taken by another source and `replace` is false,
     ToolchainError when the source cannot be served.
@@ -53,6 +56,8 @@ def prepare(
             f"model name {name!r} is not valid: use 1 to 64 of a-z, 0-9, '.', '_' and '-'"
         )
     forms = chosen_forms(weights)
+    if rounding is not None and "native" not in forms:
+        raise ToolchainError("--quant rounds native weights: use --weights native as well")
     models = home / "models"
     models.mkdir(parents=True, exist_ok=True)
     with _exclusive(models):
@@ -61,8 +66,8 @@ def prepare(
         if replace or not target.exists():
             model = _open_source(source, home)
             with published_directory(target) as directory:
-                return _write(model, directory, name, forms)
-        return _add(source, home, target, forms)
+                return _write(model, directory, name, forms, rounding or PlainRounding())
+        return _add(source, home, target, forms, rounding)
 
 
 def known_source(model: BaseModel) -> str | None:
@@ -106,12 +111,14 @@ def _check_source(source: str | Path) -> None:
         )
 
 
-def _write(model: ModelSource, directory: Path, name: str, forms: Sequence[str]) -> BaseModel:
-    check_space(model, directory, forms)
+def _write(
+    model: ModelSource, directory: Path, name: str, forms: Sequence[str], rounding: Rounding
+) -> BaseModel:
+    check_space(model, directory, forms, rounding)
     if (window := model.shape.sliding_window) is not None:
         note = f"{name}: the context is limited to the model's sliding window, {window} tokens"
         Console(stderr=True).print(note, highlight=False)
-    files = {FORMS[form]: write_form(model, form, directory) for form in forms}
+    files = {FORMS[form]: write_form(model, form, directory, rounding) for form in forms}
     _write_text(directory / "config.json", _json(model.config))
     _write_text(directory / "tokenizer.json", model.tokenizer.document)
     tokenizer_config = _tokenizer_config(model.tokenizer, model.shape.max_context_tokens)
@@ -126,13 +133,16 @@ def _write(model: ModelSource, directory: Path, name: str, forms: Sequence[str])
         max_context_tokens=model.shape.max_context_tokens,
         targets=model.shape.targets(),
         files=files,
+        quantisation=rounding.name,
     )
     description.save(directory)
     return description
 
 
-def _add(source: str | Path, home: Path, target: Path, forms: Sequence[str]) -> BaseModel:
-    """Writes the forms that a prepared model lacks, and those that are damaged."""
+def _add(
+    source: str | Path, home: Path, target: Path, forms: Sequence[str], rounding: Rounding | None
+) -> BaseModel:
+    """Writes the forms that a prepared model lacks, are damaged, or are rounded otherwise."""
     remedy = "choose another name, or use --force"
     try:
         description = BaseModel.load(target)
@@ -140,7 +150,13 @@ def _add(source: str | Path, home: Path, target: Path, forms: Sequence[str]) -> 
         raise ModelExistsError(
             f"{target.name!r} exists and is no model of this release: {remedy}"
         ) from error
-    missing = [form for form in forms if not _is_whole(description, target, FORMS[form])]
+    is_rounded_so = rounding is None or rounding.name == description.quantisation
+    missing = [
+        form
+        for form in forms
+        if not _is_whole(description, target, FORMS[form])
+        or (form == "native" and not is_rounded_so)
+    ]
     if not missing and str(source) == known_source(description):
         return description  # without fetching it again
     model = _open_source(source, home)
@@ -148,14 +164,29 @@ def _add(source: str | Path, home: Path, target: Path, forms: Sequence[str]) -> 
         raise ModelExistsError(f"model {target.name!r} was prepared from another source: {remedy}")
     if not missing:
         return description
-    check_space(model, target, missing)
+    rounding = rounding or _rounding_of(description, missing)
+    check_space(model, target, missing, rounding)
     for form in missing:
-        digest = write_form(model, form, target)
+        digest = write_form(model, form, target, rounding)
         description = dataclasses.replace(
-            description, files={**description.files, FORMS[form]: digest}
+            description,
+            files={**description.files, FORMS[form]: digest},
+            quantisation=rounding.name if form == "native" else description.quantisation,
         )
         description.save(target)
     return description
+
+
+def _rounding_of(description: BaseModel, forms: Sequence[str]) -> Rounding:
+    """How a model's native weights are rounded, for writing them again."""
+    if "native" not in forms:
+        return PlainRounding()  # nobody asks it
+    if description.quantisation not in QUANTISATIONS:
+        raise ToolchainError(
+            f"{description.name} is rounded with calibration, whose options are not known: "
+            "give --quant"
+        )
+    return make_rounding(description.quantisation)
 
 
 def _is_whole(model: BaseModel, directory: Path, file: str) -> bool:

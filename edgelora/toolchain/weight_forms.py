@@ -11,14 +11,12 @@ from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.model_source import ModelSource
 from edgelora.toolchain.progress import progress_bar
 from edgelora.toolchain.published_directory import published_file
+from edgelora.toolchain.rounding import Rounding
 from services.chassis.base_model import FORMS, file_digest
 from services.chassis.native_core import native_core_obstacle
 
 WEIGHTS = (*FORMS, "both")
 """Choices of the weights to write."""
-
-_BYTES_PER_VALUE = {"native": 34 / 32, "float32": 4.0}
-"""Most bytes that a weight takes in a form."""
 
 
 def chosen_forms(weights: str | None) -> list[str]:
@@ -37,9 +35,12 @@ def chosen_forms(weights: str | None) -> list[str]:
     return forms
 
 
-def check_space(model: ModelSource, directory: Path, forms: Sequence[str]) -> None:
+def check_space(
+    model: ModelSource, directory: Path, forms: Sequence[str], rounding: Rounding
+) -> None:
     """Raises ToolchainError when the disk of `directory` may be too full for the weights."""
-    size = _num_values(model) * sum(_BYTES_PER_VALUE[form] for form in forms)
+    bytes_per_weight = {"native": rounding.bytes_per_weight, "float32": 4.0}
+    size = _num_values(model) * sum(bytes_per_weight[form] for form in forms)
     free = shutil.disk_usage(directory).free
     if free < size:
         raise ToolchainError(
@@ -48,8 +49,11 @@ def check_space(model: ModelSource, directory: Path, forms: Sequence[str]) -> No
         )
 
 
-def write_form(model: ModelSource, form: str, directory: Path) -> str:
-    """Writes a weights file into `directory`, at once or not at all, and returns its digest."""
+def write_form(model: ModelSource, form: str, directory: Path, rounding: Rounding) -> str:
+    """Writes a weights file into `directory`, at once or not at all, and returns its digest.
+
+    `rounding` is that of native weights.
+    """
     with (
         published_file(directory / FORMS[form]) as path,
         progress_bar(f"Writing {FORMS[form]}", _num_values(model)) as bar,
@@ -58,7 +62,7 @@ def write_form(model: ModelSource, form: str, directory: Path) -> str:
             # The native core is not installed everywhere.
             from edgelora.toolchain.native_form import write_native
 
-            write_native(path, model, bar)
+            write_native(path, model, rounding, bar)
         else:
             from edgelora.toolchain.tensor_files import write_float32
 
