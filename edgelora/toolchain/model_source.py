@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from edgelora.toolchain.bert_shape import BertShape
 from edgelora.toolchain.decoder_shape import DecoderShape
 from edgelora.toolchain.errors import ToolchainError
 
@@ -22,11 +23,15 @@ class TokenizerFiles:
     document: str
     """Text of `tokenizer.json`."""
     bos_token: str | None
-    eos_token: str
+    eos_token: str | None
+    """None for an encoder."""
     pad_token: str | None
     unk_token: str | None
     chat_template: str | None
     """Jinja source; None when the model was never taught to chat."""
+    cls_token: str | None = None
+    sep_token: str | None = None
+    mask_token: str | None = None
 
 
 class SourceTensor(Protocol):
@@ -56,10 +61,42 @@ class ModelSource:
     """Every tensor of `shape.tensors()`, in that order, under its Hugging Face name."""
 
 
-def match_tensors(
-    shape: DecoderShape, stored: Mapping[str, SourceTensor]
-) -> dict[str, SourceTensor]:
-    """Returns the tensors of a decoder in file order. `stored`: by Hugging Face name.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderSource:
+    """An encoder on disk, readable tensor by tensor."""
+
+    digest: str
+    """`sha256:` and 64 hex digits: the identity of what is prepared from it."""
+    shape: BertShape
+    config: dict[str, object]
+    """The `config.json` to write."""
+    tokenizer: TokenizerFiles
+    pooling: str
+    """`mean` or `cls`."""
+    tensors: Mapping[str, SourceTensor]
+    """Every tensor of `shape.tensors()`, in that order, under its Hugging Face name."""
+
+
+class Shape(Protocol):
+    """What a model consists of."""
+
+    @property
+    def family(self) -> str:
+        """Its `BaseModel.family`."""
+        ...
+
+    @property
+    def num_layers(self) -> int:
+        """Its layers."""
+        ...
+
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """Every tensor in file order: Hugging Face name -> shape."""
+        ...
+
+
+def match_tensors(shape: Shape, stored: Mapping[str, SourceTensor]) -> dict[str, SourceTensor]:
+    """Returns the tensors of a model in file order. `stored`: by Hugging Face name.
 
     Raises ToolchainError when one is missing, left over or of another shape.
     """
@@ -72,7 +109,7 @@ def match_tensors(
     if unknown := sorted(stored.keys() - wanted.keys()):
         raise ToolchainError(
             f"the model holds {len(unknown)} tensors this release does not know, "
-            f"for example {unknown[0]!r}: it is no plain {shape.family} decoder"
+            f"for example {unknown[0]!r}: it is no plain {shape.family} model"
         )
     for name, size in wanted.items():
         if name not in stored:

