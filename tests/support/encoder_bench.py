@@ -108,9 +108,9 @@ def encoder_environ(directory: Path, model: Path, **settings: str) -> dict[str, 
 class EncoderCaller:
     """Calls of an encoder worker with tickets of one's own."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, sealer: Sealer | None = None) -> None:
         self.stub: Any = EncoderServiceStub(channel)
-        self.sealer = Sealer(KEY)
+        self.sealer = sealer or Sealer(KEY)
 
     def ticket(self, adapters: Mapping[str, float] = {}, **changes: Any) -> Sealed:
         """A ticket as the scheduler seals it; `adapters` are strengths by digest."""
