@@ -35,7 +35,7 @@ def show_serving(stack: RunningStack, results: Sequence[StreamResult], console: 
             soft_wrap=True,
         )
     else:
-        tenant, model = "NAME", stack.state.model
+        tenant, model = "NAME", stack.state.model or stack.state.encoder
         console.print(
             f"Make a tenant from another terminal:\n\n  {command('tenants add')} {tenant}\n",
             soft_wrap=True,
@@ -49,7 +49,8 @@ def serving_document(stack: RunningStack, results: Sequence[StreamResult]) -> di
     state = stack.state
     http_url = f"{state.http_scheme}://{state.http_address}"
     return {
-        "model": state.model,
+        "model": state.model or None,
+        "encoder": state.encoder or None,
         "gateway_address": state.gateway_address,
         "http_address": state.http_address,
         "openai_base_url": f"{http_url}/v1",
@@ -84,10 +85,13 @@ def _curl(stack: RunningStack, tenant: str, model: str) -> str:
     """A request over HTTP for a shell; the key stays in its file."""
     state = stack.state
     key_file = shlex.quote(_short(stack.layout.keys / f"{tenant}.key"))
-    message = {"role": "user", "content": _QUESTION}
-    body = json.dumps({"model": model, "messages": [message]})
+    if state.model:
+        path = "chat/completions"
+        body = json.dumps({"model": model, "messages": [{"role": "user", "content": _QUESTION}]})
+    else:
+        path, body = "embeddings", json.dumps({"model": model, "input": _QUESTION})
     return (
-        f"curl {state.http_scheme}://{state.http_address}/v1/chat/completions "
+        f"curl {state.http_scheme}://{state.http_address}/v1/{path} "
         f'-H "Authorization: Bearer $(cat {key_file})" '
         f"-d {shlex.quote(body)}"
     )

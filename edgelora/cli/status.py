@@ -38,7 +38,10 @@ def status(as_json: bool, **where: Any) -> int:
 
 def _print(response: GetStatusResponse) -> None:
     console = output_console()
-    console.print(f"model     {response.model}, context {response.max_context_tokens} tokens")
+    if response.model:
+        console.print(f"model     {response.model}, context {response.max_context_tokens} tokens")
+    if response.encoder:
+        console.print(f"encoder   {response.encoder}")
     if response.backend:
         console.print(f"computes  {response.backend}, KV cache in {response.kv_cache_dtype}")
     for service in response.services:

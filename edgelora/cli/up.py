@@ -17,7 +17,7 @@ from edgelora.cli.demo_view import DemoView, print_results
 from edgelora.cli.errors import CliError
 from edgelora.cli.output import output_console, print_json, progress_console
 from edgelora.cli.places import home_option, json_option, layout_of
-from edgelora.cli.served_model import ensure_model
+from edgelora.cli.served_model import ensure_encoder, ensure_model
 from edgelora.cli.serving_view import serving_document, show_serving
 from edgelora.cli.start_view import StartView
 from edgelora.local_stack.layout import StackLayout
@@ -26,7 +26,7 @@ from edgelora.local_stack.redis_binary import find_redis_binary
 from edgelora.local_stack.stack import StackOptions, owned_home, running_stack
 from edgelora.local_stack.stop_signals import StopSignals
 from edgelora.local_stack.supervisor import Supervisor
-from services.chassis.base_model import DEFAULT_NAME
+from services.chassis.base_model import DEFAULT_ENCODER_NAME, DEFAULT_NAME
 
 EXIT_FAILED = 1
 
@@ -44,9 +44,20 @@ class _Wish:
 @click.command()
 @click.option("--once", is_flag=True, help="Stop after the demonstration; exit 0 if it worked.")
 @click.option(
-    "--demo/--no-demo", default=True, help="Let four tenants stream at once. [default: demo]"
+    "--demo/--no-demo",
+    default=None,
+    help="Let four tenants stream at once. [default: demo, where there is a decoder]",
 )
-@click.option("--model", default=DEFAULT_NAME, show_default=True, help="Prepared model.")
+@click.option("--model", default=DEFAULT_NAME, show_default=True, help="Prepared decoder.")
+@click.option(
+    "--encoder",
+    is_flag=False,
+    flag_value=DEFAULT_ENCODER_NAME,
+    metavar="[NAME]",
+    help=f"Serve a prepared encoder as well, which classifies and embeds: {DEFAULT_ENCODER_NAME} "
+    "unless named.",
+)
+@click.option("--no-decoder", is_flag=True, help="Serve the encoder alone.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -89,8 +100,10 @@ class _Wish:
 @json_option
 def up(
     once: bool,
-    demo: bool,
+    demo: bool | None,
     model: str,
+    encoder: str | None,
+    no_decoder: bool,
     port: int | None,
     host: str,
     http_port: int | None,
@@ -101,16 +114,22 @@ def up(
     home: Path,
     as_json: bool,
 ) -> int:
-    """Start Redis and the five services, show four tenants at once, and keep serving.
+    """Start Redis and the services, show four tenants at once, and keep serving.
 
-    Prepares the default model when it is missing. Ctrl-C stops everything; a second one kills it.
+    Prepares a default model when it is missing. Ctrl-C stops everything; a second one kills it.
 
     \b
     Examples:
       edgelora up
       edgelora up --once --json
       edgelora up --no-demo --port 6000 --home /var/lib/edgelora
+      edgelora up --encoder
+      edgelora up --encoder my-bert --no-decoder
     """
+    if no_decoder and encoder is None:
+        raise CliError("--no-decoder leaves nothing to serve: give --encoder as well")
+    if no_decoder and demo:
+        raise CliError("--demo needs the decoder: leave out --no-decoder")
     if redis_url is not None and urlsplit(redis_url).password:
         raise CliError(
             "the Redis URL holds a password, which others can see: "
@@ -119,7 +138,8 @@ def up(
     layout = layout_of(home)
     wish = _Wish(
         stack=StackOptions(
-            model=model,
+            model=None if no_decoder else model,
+            encoder=encoder,
             port=port,
             host=host,
             http_port=http_port,
@@ -128,7 +148,7 @@ def up(
             redis_url=redis_url,
             redis_password_file=redis_password_file and redis_password_file.resolve(),
         ),
-        demo=demo,
+        demo=not no_decoder if demo is None else demo,
         once=once,
         as_json=as_json,
     )
@@ -138,7 +158,11 @@ def up(
         choose_port(port)
         if redis_url is None:
             find_redis_binary()
-        ensure_model(layout.home, model, os.environ, partial(console.print, soft_wrap=True))
+        say = partial(console.print, soft_wrap=True)
+        if not no_decoder:
+            ensure_model(layout.home, model, os.environ, say)
+        if encoder is not None:
+            ensure_encoder(layout.home, encoder, os.environ, say)
         stop.hold()
         return asyncio.run(_run(layout, wish, stop, console))
 

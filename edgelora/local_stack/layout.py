@@ -14,7 +14,9 @@ from pathlib import Path
 from edgelora.local_stack.errors import StackError
 
 SERVICES = ("monitor", "adapter_store", "inference", "scheduler", "gateway")
-"""Every service; a later one may depend on the earlier ones."""
+"""Every service of a stack that generates; a later one may depend on the earlier ones."""
+ENCODER = "encoder"
+"""What classifies and embeds: beside `inference`, or in its place."""
 
 _MAX_SOCKET_PATH_BYTES = 107
 """sun_path holds 108 bytes, the closing NUL among them (unix(7))."""

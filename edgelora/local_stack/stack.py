@@ -1,4 +1,4 @@
-"""Composes a local stack: lock, secrets, Redis, the five services, and how all of it ends."""
+"""Composes a local stack: lock, secrets, Redis, the services, and how all of it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from edgelora.local_stack import redis_server
 from edgelora.local_stack.errors import StackError
 from edgelora.local_stack.home_lock import home_lock
-from edgelora.local_stack.layout import SERVICES, StackLayout
+from edgelora.local_stack.layout import ENCODER, SERVICES, StackLayout
 from edgelora.local_stack.ports import (
     ANY_HOST,
     DEFAULT_DASHBOARD_PORT,
@@ -32,6 +32,8 @@ from edgelora.local_stack.wiring import Wiring, process_environment, service_env
 from services.chassis.healthcheck import GATEWAY_SERVICE, is_serving
 
 REDIS = "redis"
+_MODULES = {ENCODER: "services.inference.encoder"}
+"""What is not run as services.NAME."""
 _PROBE_TIMEOUT_S = 2.0
 _ROUTER_FILE = "EDGELORA_SCHEDULER_ROUTER_FILE"
 _TLS_FILE = "EDGELORA_GATEWAY_TLS_CERT_FILE"
@@ -41,8 +43,11 @@ _TLS_FILE = "EDGELORA_GATEWAY_TLS_CERT_FILE"
 class StackOptions:
     """What the user chose."""
 
-    model: str
-    """Name of a prepared model of the home."""
+    model: str | None
+    """Name of a prepared decoder of the home; None: nothing generates."""
+    encoder: str | None = None
+    """Name of a prepared encoder of the home; None: nothing classifies and embeds. There is one of
+    the two."""
     port: int | None = None
     """The gateway's TCP port; 0 any free one, None the default one or any free one."""
     host: str = HOST
@@ -125,7 +130,8 @@ async def running_stack(
         http_address=f"{reached}:{http_port}",
         dashboard_address=f"{HOST}:{dashboard_port}",
         admin_address=f"unix:{layout.socket('admin')}",
-        model=options.model,
+        model=options.model or "",
+        encoder=options.encoder or "",
         is_ready=False,
         is_tls=is_tls,
         metrics_addresses=_metrics_addresses(options),
@@ -153,7 +159,8 @@ def _specs(
         socket = layout.socket(REDIS)
         redis_url, password_file = f"unix://{USER}@{socket}", layout.secrets / "redis.password"
         yield _redis_spec(layout.run_dir, socket, ensure_secret(password_file), environ)
-    addresses = {name: layout.address(name) for name in SERVICES}
+    services = _services(options)
+    addresses = {name: layout.address(name) for name in services}
     addresses["gateway"] = _listening(state.gateway_address, options)
     environments = service_environments(
         Wiring(
@@ -165,7 +172,8 @@ def _specs(
             operator_key_file=layout.operator_key_file,
             redis_url=redis_url,
             redis_password_file=password_file,
-            model_dir=layout.home / "models" / options.model,
+            model_dir=_model_dir(layout, options.model),
+            encoder_dir=_model_dir(layout, options.encoder),
             store_dir=layout.home / "adapters",
             remotes_file=_remotes_file(layout, environ),
             router_file=None if _ROUTER_FILE in environ else layout.router_file,
@@ -174,10 +182,10 @@ def _specs(
             metrics_addresses=state.metrics_addresses,
         )
     )
-    for name in SERVICES:
+    for name in services:
         yield ServiceSpec(
             name=name,
-            argv=[sys.executable, "-I", "-m", f"services.{name}"],
+            argv=[sys.executable, "-I", "-m", _MODULES.get(name, f"services.{name}")],
             environ=process_environment(name, environments[name], environ),
             # The gateway's own door may speak TLS.
             probe=partial(is_serving, state.admin_address, _PROBE_TIMEOUT_S, GATEWAY_SERVICE)
@@ -188,8 +196,23 @@ def _specs(
 
 
 def _metrics_addresses(options: StackOptions) -> dict[str, str]:
-    ports = choose_metrics_ports(SERVICES) if options.has_metrics else {}
-    return {service: f"{HOST}:{port}" for service, port in ports.items()}
+    # The port of a service does not depend on which others there are.
+    ports = choose_metrics_ports((*SERVICES, ENCODER)) if options.has_metrics else {}
+    return {service: f"{HOST}:{ports[service]}" for service in _services(options) if ports}
+
+
+def _services(options: StackOptions) -> list[str]:
+    """In the order in which they start."""
+    workers = [
+        *(["inference"] if options.model is not None else []),
+        *([ENCODER] if options.encoder is not None else []),
+    ]
+    index = SERVICES.index("inference")
+    return [*SERVICES[:index], *workers, *SERVICES[index + 1 :]]
+
+
+def _model_dir(layout: StackLayout, name: str | None) -> Path | None:
+    return None if name is None else layout.home / "models" / name
 
 
 def _listening(address: str, options: StackOptions) -> str:

@@ -26,7 +26,10 @@ class StackState:
     admin_address: str
     """For the operator, a unix socket."""
     model: str
+    """The decoder; empty where there is none."""
     is_ready: bool
+    encoder: str = ""
+    """The encoder; empty where there is none."""
     is_tls: bool = False
     """Whether the gateway's doors speak TLS."""
     metrics_addresses: dict[str, str] = field(default_factory=dict)

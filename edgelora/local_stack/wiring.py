@@ -21,10 +21,13 @@ PREFIXES = {
     "inference": "EDGELORA_INFERENCE_",
     "scheduler": "EDGELORA_SCHEDULER_",
     "gateway": "EDGELORA_GATEWAY_",
+    "encoder": "EDGELORA_ENCODER_",
 }
 """How the variables of each service start."""
 WORKER = "inference"
-"""Name of the one inference worker."""
+"""Name of the one worker that generates."""
+ENCODER_WORKER = "encoder"
+"""Name of the one worker that classifies and embeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,8 @@ class Wiring:
     """Everything that differs between one deployment and another."""
 
     addresses: Mapping[str, str]
-    """Service -> gRPC target on which the others call it; the gateway's is the tenants'."""
+    """Service -> gRPC target on which the others call it; the gateway's is the tenants'. Without a
+    worker's there is none of its kind."""
     http_address: str
     """Where tenants call over HTTP, `host:port`."""
     dashboard_address: str
@@ -44,7 +48,10 @@ class Wiring:
     """What opens the dashboard."""
     redis_url: str
     redis_password_file: Path | None
-    model_dir: Path
+    model_dir: Path | None
+    """The decoder; None: none generates."""
+    encoder_dir: Path | None
+    """The encoder; None: none classifies and embeds. There is one of the two."""
     store_dir: Path
     remotes_file: Path | None
     """Where the operator names the remotes; None leaves it to the launcher's environment."""
@@ -75,39 +82,23 @@ def _environments(wiring: Wiring) -> dict[str, dict[str, str]]:
         "adapter_store": {
             "EDGELORA_STORE_ADDRESS": to["adapter_store"],
             "EDGELORA_STORE_DIRECTORY": str(wiring.store_dir),
-            "EDGELORA_STORE_MODEL_DIRECTORY": str(wiring.model_dir),
+            **_given("EDGELORA_STORE_MODEL_DIRECTORY", wiring.model_dir),
+            **_given("EDGELORA_STORE_ENCODER_MODEL_DIRECTORY", wiring.encoder_dir),
             "EDGELORA_STORE_SEAL_KEY_FILE": str(wiring.seal_key_file),
             "EDGELORA_STORE_REDIS_URL": wiring.redis_url,
-            **(
-                {"EDGELORA_STORE_REDIS_PASSWORD_FILE": str(wiring.redis_password_file)}
-                if wiring.redis_password_file
-                else {}
-            ),
-            **(
-                {"EDGELORA_STORE_REMOTES_FILE": str(wiring.remotes_file)}
-                if wiring.remotes_file
-                else {}
-            ),
+            **_given("EDGELORA_STORE_REDIS_PASSWORD_FILE", wiring.redis_password_file),
+            **_given("EDGELORA_STORE_REMOTES_FILE", wiring.remotes_file),
         },
-        "inference": {
-            "EDGELORA_INFERENCE_ADDRESS": to["inference"],
-            "EDGELORA_INFERENCE_NAME": WORKER,
-            "EDGELORA_INFERENCE_MODEL_DIRECTORY": str(wiring.model_dir),
-            "EDGELORA_INFERENCE_STORE_ADDRESS": to["adapter_store"],
-            "EDGELORA_INFERENCE_SHARED_BLOB_DIRECTORY": str(wiring.store_dir / "blobs"),
-            "EDGELORA_INFERENCE_SEAL_KEY_FILE": str(wiring.seal_key_file),
-        },
+        **_worker("inference", WORKER, wiring.model_dir, wiring),
+        **_worker("encoder", ENCODER_WORKER, wiring.encoder_dir, wiring),
         "scheduler": {
             "EDGELORA_SCHEDULER_ADDRESS": to["scheduler"],
             "EDGELORA_SCHEDULER_STORE_ADDRESS": to["adapter_store"],
             "EDGELORA_SCHEDULER_MONITOR_ADDRESS": to["monitor"],
-            "EDGELORA_SCHEDULER_WORKERS": f"{WORKER}={to['inference']}",
+            **_named("EDGELORA_SCHEDULER_WORKERS", WORKER, to.get("inference")),
+            **_named("EDGELORA_SCHEDULER_ENCODER_WORKERS", ENCODER_WORKER, to.get("encoder")),
             "EDGELORA_SCHEDULER_SEAL_KEY_FILE": str(wiring.seal_key_file),
-            **(
-                {"EDGELORA_SCHEDULER_ROUTER_FILE": str(wiring.router_file)}
-                if wiring.router_file
-                else {}
-            ),
+            **_given("EDGELORA_SCHEDULER_ROUTER_FILE", wiring.router_file),
         },
         "gateway": {
             "EDGELORA_GATEWAY_ADDRESS": to["gateway"],
@@ -119,10 +110,37 @@ def _environments(wiring: Wiring) -> dict[str, dict[str, str]]:
             "EDGELORA_GATEWAY_SCHEDULER_ADDRESS": to["scheduler"],
             "EDGELORA_GATEWAY_STORE_ADDRESS": to["adapter_store"],
             "EDGELORA_GATEWAY_MONITOR_ADDRESS": to["monitor"],
-            "EDGELORA_GATEWAY_INFERENCE_ADDRESS": to["inference"],
+            **_given("EDGELORA_GATEWAY_INFERENCE_ADDRESS", to.get("inference")),
+            **_given("EDGELORA_GATEWAY_ENCODER_ADDRESS", to.get("encoder")),
             "EDGELORA_GATEWAY_SEAL_KEY_FILE": str(wiring.seal_key_file),
         },
     }
+
+
+def _worker(
+    service: str, name: str, model_dir: Path | None, wiring: Wiring
+) -> dict[str, dict[str, str]]:
+    if model_dir is None:
+        return {}
+    prefix, to = PREFIXES[service], wiring.addresses
+    return {
+        service: {
+            f"{prefix}ADDRESS": to[service],
+            f"{prefix}NAME": name,
+            f"{prefix}MODEL_DIRECTORY": str(model_dir),
+            f"{prefix}STORE_ADDRESS": to["adapter_store"],
+            f"{prefix}SHARED_BLOB_DIRECTORY": str(wiring.store_dir / "blobs"),
+            f"{prefix}SEAL_KEY_FILE": str(wiring.seal_key_file),
+        }
+    }
+
+
+def _given(variable: str, value: Path | str | None) -> dict[str, str]:
+    return {} if value is None else {variable: str(value)}
+
+
+def _named(variable: str, worker: str, address: str | None) -> dict[str, str]:
+    return {} if address is None else {variable: f"{worker}={address}"}
 
 
 def process_environment(

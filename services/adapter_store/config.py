@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.adapter_store.verification.sandbox import LEVELS
-from services.chassis.settings import ConfigError, Settings
+from services.chassis.settings import Settings
 
 PREFIX = "EDGELORA_STORE_"
 _MIB = 2**20
@@ -79,12 +79,15 @@ class AdapterStoreConfig:
     def from_env(cls, environ: Mapping[str, str]) -> AdapterStoreConfig:
         """Reads the settings. Raises ConfigError with a line for each mistake."""
         settings = Settings(environ, PREFIX)
+        encoder = _optional_path(settings, "ENCODER_MODEL_DIRECTORY")
         config = cls(
             address=settings.text("ADDRESS"),
             metrics_address=settings.listen_address("METRICS_ADDRESS"),
             directory=settings.path("DIRECTORY"),
-            model_directory=_optional_path(settings, "MODEL_DIRECTORY"),
-            encoder_model_directory=_optional_path(settings, "ENCODER_MODEL_DIRECTORY"),
+            model_directory=_optional_path(settings, "MODEL_DIRECTORY")
+            if encoder
+            else settings.path("MODEL_DIRECTORY"),
+            encoder_model_directory=encoder,
             seal_key=settings.secret_file("SEAL_KEY_FILE"),
             redis_url=settings.text("REDIS_URL", "") or None,
             redis_password=settings.optional_secret_file("REDIS_PASSWORD_FILE"),
@@ -117,11 +120,6 @@ class AdapterStoreConfig:
             time_zone=settings.text("TIME_ZONE", "") or None,
         )
         settings.finish()
-        if config.model_directory is None and config.encoder_model_directory is None:
-            raise ConfigError(
-                f"{PREFIX}MODEL_DIRECTORY or {PREFIX}ENCODER_MODEL_DIRECTORY is needed: "
-                "name a prepared model"
-            )
         return config
 
 

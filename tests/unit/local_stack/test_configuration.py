@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edgelora.local_stack.layout import SERVICES
+from edgelora.local_stack.layout import ENCODER
+from edgelora.local_stack.layout import SERVICES as GENERATING
 from edgelora.local_stack.wiring import (
     PREFIXES,
     Wiring,
@@ -15,6 +16,8 @@ from edgelora.local_stack.wiring import (
 )
 from services.chassis.settings import ConfigError, Settings
 
+SERVICES = (*GENERATING, ENCODER)
+MODULES = {ENCODER: "inference.encoder"}
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs/configuration.md").read_text()
 
 
@@ -26,7 +29,7 @@ def documented(service):
 
 
 def config_class(service):
-    module = importlib.import_module(f"services.{service}.config")
+    module = importlib.import_module(f"services.{MODULES.get(service, service)}.config")
     (found,) = (
         value
         for name, value in vars(module).items()
@@ -66,6 +69,7 @@ def environments(tmp_path):
             redis_url="unix://edgelora-store@/run/redis.sock",
             redis_password_file=secret,
             model_dir=Path("/models/m"),
+            encoder_dir=Path("/models/e"),
             store_dir=Path("/adapters"),
             remotes_file=Path("/remotes.toml"),
             router_file=Path("/router.safetensors"),
