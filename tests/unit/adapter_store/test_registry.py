@@ -12,6 +12,7 @@ from services.adapter_store.registry.manifest import (
     Alias,
     Blob,
     ServingForm,
+    Task,
 )
 from services.adapter_store.registry.page_position import PagePosition
 from services.adapter_store.registry.registry import Registry
@@ -446,3 +447,25 @@ def test_failed_commit_leaves_the_registry_usable(registry, tmp_path):
     blocker.close()
     add(registry, manifest(3))
     assert registry.num_adapters("a") == 2
+
+
+def test_head_of_a_classifier_takes_room_and_goes_with_the_last_that_has_it(registry):
+    head = Blob(name="b" * 64, size_bytes=50)
+    classifier = {"task": Task.ENCODE, "head": head, "num_labels": 2, "knows_out_of_scope": True}
+    first, second = content(1, **classifier), content(2, **classifier)
+    for of in (first, second):
+        registry.add(
+            manifest(of=of),
+            CERTIFICATE,
+            alias=None,
+            labels=("pay", "move"),
+            quota=AdapterQuota(max_adapters=9),
+        )
+    assert registry.content(first.digest) == first
+    assert registry.labels(first.digest) == ("pay", "move")
+    assert registry.stored_bytes("a") == first.flash_bytes + second.flash_bytes
+    assert head.name in registry.blobs()
+    assert head.name not in registry.delete("a", first.digest).unused_blobs
+    assert registry.labels(first.digest) == ()
+    assert head.name in registry.delete("a", second.digest).unused_blobs
+    assert registry.candidates("a", None, 9) == []

@@ -16,6 +16,7 @@ from edgelora.v1.adapter_pb2 import (
     LoadStages,
     ServingForm,
 )
+from edgelora.v1.encoding_pb2 import ClassifierHead, Task
 from edgelora.v1.gateway_service_pb2 import GetAdapterResponse
 
 
@@ -135,3 +136,17 @@ def test_a_version_is_listed_under_its_original():
     version.aliases.append("small")
     assert list_line(adapter_document(version)).startswith("small ")
     assert shown(Adapter(digest="sha256:1"))["lower-rank version of"] is None
+
+
+def test_classifier_says_what_it_does_and_names_its_labels():
+    head = ClassifierHead(labels=[f"label {number}" for number in range(30)])
+    adapter = Adapter(digest="sha256:1", task=Task.TASK_ENCODE, head=head)
+    rows = shown(adapter)
+    assert rows["task"] == "classifies text"
+    assert rows["labels (30)"] == ", ".join(head.labels[:20]) + " and 10 more"
+    assert rows["out of scope"] == "can not be told"
+    assert " classify " in list_line(adapter_document(adapter))
+    embedder = Adapter(digest="sha256:2", task=Task.TASK_ENCODE)
+    assert shown(embedder)["task"] == "embeds text"
+    assert " embed " in list_line(adapter_document(embedder))
+    assert shown(Adapter(digest="sha256:3"))["task"] == "generates text"
