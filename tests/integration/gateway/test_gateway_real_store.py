@@ -7,24 +7,35 @@ from pathlib import Path
 import grpc
 import pytest
 
-from edgelora.errors import AlreadyExistsError, InvalidRequestError, NotFoundError, from_rpc_error
+from edgelora.errors import (
+    AdapterIncompatibleError,
+    AdapterRejectedError,
+    AlreadyExistsError,
+    InvalidRequestError,
+    NotFoundError,
+    from_rpc_error,
+)
 from edgelora.v1 import gateway_service_pb2 as pb
+from edgelora.v1.encoding_pb2 import Task
 from tests.integration.adapter_store.store_process import StoreProcess
 from tests.support.adapter_files import AdapterFiles, good_adapter
+from tests.support.tiny_encoder import classifier_files, save_tiny_encoder
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
 async def gateway(bench, tmp_path):
-    """A real store on a tiny model, with a directory for a remote; the worker is a stand-in."""
+    """A real store on tiny models, with a directory for a remote; the worker is a stand-in."""
     remotes = tmp_path / "remotes.toml"
     remotes.write_text(f'[usb]\nkind = "directory"\npath = "{tmp_path}/usb"\n')
     (tmp_path / "usb").mkdir()
+    save_tiny_encoder(tmp_path / "encoder")
     store = StoreProcess(
         tmp_path,
         SEAL_KEY_FILE=str(bench.directory / "seal.key"),
         REMOTES_FILE=str(remotes),
+        ENCODER_MODEL_DIRECTORY=str(tmp_path / "encoder"),
     )
     try:
         await store.start()
@@ -40,6 +51,8 @@ def save(directory: Path, files: AdapterFiles) -> Path:
     directory.mkdir()
     (directory / "adapter_config.json").write_bytes(files.config)
     (directory / "adapter_model.safetensors").write_bytes(files.weights)
+    if files.head:
+        (directory / "head.json").write_bytes(files.head)
     return directory
 
 
@@ -67,6 +80,20 @@ async def test_an_answer_names_the_certificate_the_store_keeps(gateway, tmp_path
     assert found.adapter.usage.num_flash_hits == 1
     assert (await client.status()).tiers.num_flash_hits == 1
     assert (await client.status()).tiers.num_adapters == 2
+
+
+async def test_a_classifier_goes_up_with_its_head_and_comes_back_with_its_labels(gateway, tmp_path):
+    client = await gateway.client()
+    directory = save(tmp_path / "a", classifier_files(["pay", "move"]))
+    registered = await client.register_adapter(directory, alias="sort")
+    assert list(registered.adapter.head.labels) == ["pay", "move"]
+    found = (await client.get_adapter("sort")).adapter
+    assert (found.task, list(found.head.labels)) == (Task.TASK_ENCODE, ["pay", "move"])
+    (directory / "head.json").write_bytes(b"{}")
+    with pytest.raises(AdapterRejectedError, match="labels and pooling"):
+        await client.register_adapter(directory)
+    with pytest.raises(AdapterIncompatibleError, match="Classify or Embed"):
+        [event async for event in client.generate("Hi", adapters="sort")]
 
 
 async def test_pages_are_the_stores_and_pins_stay(gateway, tmp_path):
