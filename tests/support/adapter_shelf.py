@@ -121,7 +121,8 @@ class AdapterShelf(AdapterStoreServiceServicer):
 
     def _put(self, data: bytes) -> str:
         name = hashlib.sha256(data).hexdigest()
-        (self._blobs / name).write_bytes(data)
+        if not (self._blobs / name).exists():  # somebody may be reading it
+            (self._blobs / name).write_bytes(data)
         return name
 
     def _allowed(self, sealed: Sealed) -> list[str]:

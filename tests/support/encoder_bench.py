@@ -31,7 +31,6 @@ from tests.support.tiny_encoder import (
     encoder_config,
     encoder_tensors,
     head_bytes,
-    save_tiny_encoder,
 )
 from tests.support.worker_bench import KEY, WORKER, make_ticket
 
@@ -178,16 +177,13 @@ class EncoderBench(EncoderCaller):
 
 @asynccontextmanager
 async def encoder_bench(
-    backend: EncoderBackend, *, model: Path | None = None, is_shared: bool = False, **settings: str
+    backend: EncoderBackend, model: Path, *, is_shared: bool = False, **settings: str
 ) -> AsyncIterator[EncoderBench]:
     """Starts store and worker, and stops them."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         blobs = directory / "blobs"
         blobs.mkdir()
-        if model is None:
-            model = directory / "model"
-            save_tiny_encoder(model)
         if is_shared:
             settings["SHARED_BLOB_DIRECTORY"] = str(blobs)
         config = EncoderConfig.from_env(encoder_environ(directory, model, **settings))

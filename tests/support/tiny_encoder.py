@@ -1,18 +1,20 @@
 """A very small BERT with random weights, prepared or not, and adapters for it.
 
-Written without any library but that of the tokenizer.
+Its files are written without any library but that of the tokenizer.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from edgelora.toolchain.prepare import prepare
 from services.chassis.base_model import FLOAT32_FILE, BaseModel, file_digest
 from tests.support.adapter_files import AdapterFiles, Tensors, safetensors_bytes
 
@@ -112,6 +114,8 @@ def save_tiny_source(directory: Path) -> int:
     tokenizer = tiny_tokenizer()
     vocab_size: int = tokenizer.get_vocab_size()
     tokenizer.save(str(directory / "tokenizer.json"))
+    tokens = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    (directory / "tokenizer_config.json").write_text(json.dumps(tokens))
     (directory / "config.json").write_text(json.dumps(tiny_config(vocab_size)))
     (directory / FLOAT32_FILE).write_bytes(safetensors_bytes(tiny_weights(vocab_size)))
     return vocab_size
@@ -135,6 +139,14 @@ def save_tiny_encoder(directory: Path) -> BaseModel:
     )
     model.save(directory)
     return model
+
+
+def prepare_tiny_encoder(home: Path) -> Path:
+    """Prepares it in every form this machine can use; returns its directory."""
+    save_tiny_source(home / "source")
+    weights = "both" if find_spec("edgelora_native") else "float32"
+    prepare(home / "source", home, "tiny-encoder", weights=weights)
+    return home / "models" / "tiny-encoder"
 
 
 def encoder_tensors(

@@ -5,15 +5,13 @@ import pytest
 from services.chassis.base_model import NATIVE_FILE
 from services.inference.encoder.native_backend import NativeEncoderBackend
 from services.inference.encoder.torch_backend import TorchEncoderBackend
-from tests.support.tiny_encoder import save_tiny_encoder
+from tests.support.tiny_encoder import prepare_tiny_encoder
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     """A prepared tiny encoder, for reading."""
-    directory = tmp_path_factory.mktemp("tiny-encoder")
-    save_tiny_encoder(directory)
-    return directory
+    return prepare_tiny_encoder(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(params=["native", "torch"])
@@ -22,5 +20,5 @@ def backend(request, tiny):
     if request.param == "torch":
         return TorchEncoderBackend(num_threads=1)
     if not (tiny / NATIVE_FILE).is_file():
-        pytest.skip(NativeEncoderBackend.probe() or "the tiny encoder has no packed file")
+        pytest.skip(NativeEncoderBackend.probe() or "no packed file")
     return NativeEncoderBackend(num_threads=1)

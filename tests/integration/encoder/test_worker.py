@@ -49,7 +49,7 @@ async def error_of(call):
 
 
 def bench_of(tiny, backend=None, **settings):
-    return encoder_bench(backend or TorchEncoderBackend(num_threads=1), model=tiny, **settings)
+    return encoder_bench(backend or TorchEncoderBackend(num_threads=1), tiny, **settings)
 
 
 def answers(response):
