@@ -10,7 +10,6 @@ from typing import Any
 from edgelora.errors import EdgeLoraError, InternalError, ServiceUnavailableError
 from edgelora.v1 import encoder_service_pb2 as worker_pb
 from edgelora.v1.adapter_pb2 import ResolvedAdapter
-from edgelora.v1.degradation_pb2 import DegradationPreference
 from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.scheduler_service_pb2 import AcquireRequest, Granted, ReleaseRequest
 from services.chassis.channel import call_metadata
@@ -154,8 +153,6 @@ class EncodingRun:
             estimated_tokens=self._request.estimated_tokens,
             max_output_tokens=1,  # there are none; a place in the queue asks for one at least
             user=self._request.user,
-            # Another adapter, or none, would answer something else.
-            degradation=DegradationPreference(is_refused=True),
             remaining=duration(self._remaining_s()),
             task=Task.TASK_ENCODE,
         )

@@ -15,6 +15,7 @@ from edgelora.errors import (
 )
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.degradation_pb2 import Degradation
+from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.scheduler_service_pb2 import AcquireRequest
 from services.scheduler.pressure.current import CurrentPressure
 from services.scheduler.pressure.ladder import Serving, descend, is_off
@@ -74,7 +75,7 @@ class PressureAdmission:
         Raises ResourcePressureError instead of the first step when the request accepts none, and
         what the store raises.
         """
-        restrictions = self._pressure.restrictions
+        restrictions = self._restrictions(request)
         resolution = await self._resolve(request, selections, restrictions)
         fallback = await self._resolve_fallback(request, resolution, restrictions)
         serving = descend(
@@ -114,9 +115,14 @@ class PressureAdmission:
         Raises as `require_class` and `admit`.
         """
         self.require_class(priority)
-        if admitted.serving.is_allowed(self._pressure.restrictions):
+        if admitted.serving.is_allowed(self._restrictions(request)):
             return admitted
         return await self.admit(request, selections)
+
+    def _restrictions(self, request: AcquireRequest) -> Restrictions:
+        """What the ladder obeys. An encoding is served as asked, or its class is not taken: with
+        another adapter, or none, it would answer something else."""
+        return Restrictions() if request.task == Task.TASK_ENCODE else self._pressure.restrictions
 
     async def _resolve_fallback(
         self, request: AcquireRequest, resolution: Resolution, restrictions: Restrictions

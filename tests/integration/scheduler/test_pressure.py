@@ -9,6 +9,7 @@ import pytest
 from edgelora.errors import AdapterNotFoundError, ResourcePressureError
 from edgelora.v1.adapter_pb2 import AdapterSelection
 from edgelora.v1.degradation_pb2 import DegradationPreference, DegradationStep
+from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.generation_pb2 import PriorityClass
 from services.chassis.channel import translate_errors
 from services.chassis.claims import open_ticket
@@ -259,3 +260,18 @@ async def test_the_log_names_the_steps_and_no_alias(bench, device):
     assert "email" not in str((served, refused))
     changes = bench.process.log("restrictions_changed")
     assert changes[-1]["rules"] == ["temperature_elevated"]
+
+
+async def test_an_encoding_is_served_as_asked_or_its_class_is_not_taken(bench, device):
+    bench.standin_store.encoders = {BIG}
+    await bench.start_encoder_worker("e0")
+    await bench.start(encoders=("e0",), **CAUTIOUS)
+    device.tell("temperature", "ELEVATED", 47.0, held_s=12.0)
+    await rules(bench, "temperature_elevated")
+    queued, ticket = await serve(bench, adapters=[EMAIL], task=Task.TASK_ENCODE)
+    assert [adapter.digest for adapter in ticket.adapters] == [BIG]
+    assert not queued.degradations
+    device.tell("battery", "CRITICAL", 0.08)
+    await rules(bench, "temperature_elevated", "battery_critical")
+    error = await refusal(bench, task=Task.TASK_ENCODE, priority=BATCH)
+    assert error.metadata["rule"] == "battery_critical"

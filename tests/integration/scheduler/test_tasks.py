@@ -66,7 +66,8 @@ async def test_no_encoder_says_how_to_get_one(bench):
 
 async def test_the_store_is_told_the_task_and_only_generations_are_routed(bench):
     store = StandinStore(bench.sealer)
-    store.digests["acme", "intents"] = "sha256:" + "c" * 64
+    store.digests["acme", "intents"] = digest = "sha256:" + "c" * 64
+    store.encoders.add(digest)
     await bench.serve(host_store(store, bench.address("store")))
     await bench.start_encoder_worker("e0")
     await bench.start(workers=(), encoders=("e0",))
