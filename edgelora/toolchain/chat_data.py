@@ -1,20 +1,22 @@
-"""Chat data: one JSON object a line, `{"messages": [{"role": ..., "content": ...}, ...]}`."""
+"""Chat data: the conversations of a file, a JSON object a line or one JSON array, and their tokens.
+
+The shapes an object may have are in `chat_shapes`.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgelora.toolchain.chat_shapes import Conversation as Conversation
+from edgelora.toolchain.chat_shapes import conversation_of
 from edgelora.toolchain.errors import ToolchainError
 
-ROLES = ("system", "user", "assistant")
 IGNORED = -100
 """Label of a token that carries no loss."""
-
-Conversation = list[dict[str, str]]
-"""Messages in order, each with `role` and `content`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +34,23 @@ class Example:
 
 
 def read_conversations(path: Path) -> list[Conversation]:
-    """Reads a JSONL file. Raises ToolchainError naming the file and line of the first defect."""
+    """Reads a data file. Raises ToolchainError naming the file and line of the first defect."""
+    return [conversation for _, conversation in read_numbered(path)]
+
+
+def read_numbered(path: Path) -> list[tuple[int, Conversation]]:
+    """As `read_conversations`, each with the line it begins in, from 1."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise ToolchainError(f"data file {path.name!r} not found: check its path") from error
     except IsADirectoryError as error:
         raise ToolchainError(f"{path.name!r} is a directory: give a JSONL file") from error
     except UnicodeDecodeError as error:
         raise ToolchainError(f"{path.name} is not UTF-8 text: save it as UTF-8") from error
+    entries = _array(text, path.name) if text.lstrip().startswith("[") else _lines(text, path.name)
     conversations = [
-        _conversation(line, f"{path.name}, line {number}")
-        for number, line in enumerate(text.splitlines(), start=1)
-        if line.strip()
+        (line, conversation_of(entry, f"{path.name}, line {line}")) for line, entry in entries
     ]
     if not conversations:
         raise ToolchainError(f"{path.name} holds no examples: add one JSON object a line")
@@ -99,23 +105,46 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
     return ids
 
 
-def _conversation(line: str, where: str) -> Conversation:
-    try:
-        document = json.loads(line)
-    except ValueError as error:
-        raise ToolchainError(f"{where} is not JSON: write one JSON object a line") from error
-    messages = document.get("messages") if isinstance(document, dict) else None
-    if not isinstance(messages, list) or not messages:
-        raise ToolchainError(f"{where} has no 'messages' list")
-    conversation: Conversation = []
-    for message in messages:
-        role = message.get("role") if isinstance(message, dict) else None
-        content = message.get("content") if isinstance(message, dict) else None
-        if role not in ROLES:
-            raise ToolchainError(f"{where}: 'role' must be one of {', '.join(ROLES)}")
-        if not isinstance(content, str) or not content.strip():
-            raise ToolchainError(f"{where}: 'content' must be text that is not empty")
-        conversation.append({"role": role, "content": content})
-    if all(message["role"] != "assistant" for message in conversation):
-        raise ToolchainError(f"{where} has no assistant message: there is nothing to learn from it")
-    return conversation
+def _lines(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    # At line breaks alone: the other separators of `splitlines` may stand inside JSON's texts.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ToolchainError(
+                    f"{name}, line {number} is not JSON: write one JSON object a line"
+                ) from error
+
+
+def _array(text: str, name: str) -> Iterator[tuple[int, Any]]:
+    """The entries of one JSON array over many lines."""
+    decoder = json.JSONDecoder()
+    line, counted = 1, 0
+
+    def where(position: int) -> str:
+        nonlocal line, counted
+        line, counted = line + text.count("\n", counted, position), position
+        return f"{name}, line {line}"
+
+    position = _after_space(text, text.index("[") + 1)
+    while text[position : position + 1] != "]":
+        place = where(position)
+        try:
+            entry, position = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError) as error:
+            raise ToolchainError(f"{place} is not JSON: an object is needed there") from error
+        yield line, entry
+        position = _after_space(text, position)
+        if text[position : position + 1] == ",":
+            position = _after_space(text, position + 1)
+        elif text[position : position + 1] != "]":
+            raise ToolchainError(f"{where(position)}: the array lacks a comma or its end")
+    if text[position + 1 :].strip():
+        raise ToolchainError(f"{where(position)}: more follows the array: one array a file")
+
+
+def _after_space(text: str, position: int) -> int:
+    while text[position : position + 1].isspace():
+        position += 1
+    return position

@@ -106,6 +106,7 @@ def train_demo(
             train_file=data / "train.jsonl",
             test_file=data / "test.jsonl",
             description=adapter.description,
+            licence="apache-2.0",
             task=("exact_match", exact_match) if adapter.measures_exact_match else None,
         )
         write_routing_card(directory, adapter.description, built.train)

@@ -36,6 +36,7 @@ def assistant_loss(model: Any, ids: torch.Tensor, labels: torch.Tensor) -> torch
     The output head runs on those positions only: on short answers it is most of the arithmetic.
     """
     causal = model.get_base_model() if hasattr(model, "get_base_model") else model
+    ids, labels = ids.to(causal.device), labels.to(causal.device)
     hidden = causal.model(ids, use_cache=False).last_hidden_state[:, :-1]
     wanted = labels[:, 1:]
     chosen = wanted != IGNORED
@@ -77,6 +78,7 @@ def greedy_answers(
                 for one in batch
             ]
             inputs = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
+            inputs = inputs.to(model.device)
             output = model.generate(
                 input_ids=inputs["input_ids"],
                 attention_mask=inputs["attention_mask"],

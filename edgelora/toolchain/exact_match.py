@@ -1,4 +1,4 @@
-"""Exact match: the share of answers that are the expected JSON, key for key."""
+"""Exact match: the share of answers that are the expected JSON, key for key, or the very text."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def same_json(answer: str, expected: str) -> bool:
         return False
 
 
+def same_answer(answer: str, expected: str) -> bool:
+    """Whether `answer` is the expected text, but for the space around it, or the same JSON."""
+    return answer.strip() == expected.strip() or same_json(answer, expected)
+
+
 def exact_match(model: Any, tokenizer: Any, conversations: Sequence[Conversation]) -> float:
     """Share (0..1) of conversations whose last message the model gives by greedy decoding."""
     answers = greedy_answers(
@@ -30,7 +35,7 @@ def exact_match(model: Any, tokenizer: Any, conversations: Sequence[Conversation
         title="Measuring exact match",
     )
     right = sum(
-        same_json(answer, conversation[-1]["content"])
+        same_answer(answer, conversation[-1]["content"])
         for answer, conversation in zip(answers, conversations, strict=True)
     )
     return round(right / len(conversations), 4)

@@ -15,11 +15,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from peft import (
     LoraConfig,
+    PeftModel,
     get_peft_model,
     get_peft_model_state_dict,
     set_peft_model_state_dict,
 )
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
@@ -48,7 +49,10 @@ def load_base(model_directory: Path, dtype: torch.dtype) -> Any:
 
 
 def add_lora(model: Any, options: TrainingOptions, base_name: str) -> Any:
-    """Wraps the base with a new, trainable adapter (weights fp32) that starts as a no-op."""
+    """Wraps the base with a new, trainable adapter (weights fp32) that starts as a no-op.
+
+    Gradient checkpointing is switched on for training when the options ask for it.
+    """
     config = LoraConfig(
         task_type="CAUSAL_LM",
         r=options.r,
@@ -61,6 +65,8 @@ def add_lora(model: Any, options: TrainingOptions, base_name: str) -> Any:
         # PEFT 0.21 still asks transformers 5 by the older name; nothing for users to act upon.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         wrapped = get_peft_model(model, config)
+    if options.gradient_checkpointing:
+        wrapped.gradient_checkpointing_enable({"use_reentrant": False})
     # A path of this machine would mean nothing, and tell too much, elsewhere.
     wrapped.peft_config["default"].base_model_name_or_path = base_name
     return wrapped
@@ -89,8 +95,20 @@ def save_adapter(model: Any, directory: Path) -> None:
     (directory / CONFIG_FILE).write_text(text, encoding="utf-8")
 
 
-def reload_adapter(model: Any, directory: Path) -> None:
-    """Puts the saved (rounded) weights back into the model, so that what ships is measured."""
-    outcome = set_peft_model_state_dict(model, load_file(directory / WEIGHTS_FILE))
-    if outcome.unexpected_keys:
+def adapter_tensors(model: Any) -> dict[str, torch.Tensor]:
+    """Copies of the adapter's factors as they are, on the processor."""
+    state = get_peft_model_state_dict(model, save_embedding_layers=False)
+    return {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
+
+
+def set_adapter_tensors(model: Any, tensors: dict[str, torch.Tensor]) -> None:
+    """Puts such factors back."""
+    if set_peft_model_state_dict(model, tensors).unexpected_keys:
         raise ToolchainError("the saved adapter does not fit the model it was trained on")
+
+
+def with_adapter(model: Any, directory: Path) -> Any:
+    """Wraps a base with the adapter of a PEFT directory, as PEFT itself reads it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        return PeftModel.from_pretrained(model, directory, local_files_only=True).eval()

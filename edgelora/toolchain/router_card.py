@@ -30,11 +30,23 @@ def write_routing_card(
 
     The prompts go wherever the adapter goes: this is for data that may be read by others.
     """
-    texts = list(dict.fromkeys(routed_text(one) for one in conversations))
-    fitting = [text for text in texts if text.strip() and len(text) <= MAX_EXAMPLE_CHARS]
+    write_card_of(directory, description, [routed_text(one) for one in conversations])
+
+
+def write_card_of(directory: Path, description: str, prompts: Sequence[str]) -> list[str]:
+    """Describes an adapter by prompts, spread evenly over those given; returns the ones it quotes.
+
+    Those that are blank or too long are left out; without any, no card is written.
+    """
+    fitting = [
+        text for text in dict.fromkeys(prompts) if text.strip() and len(text) <= MAX_EXAMPLE_CHARS
+    ]
     count = min(MAX_EXAMPLES, len(fitting))
     examples = [fitting[index * len(fitting) // count] for index in range(count)]
+    if not examples:
+        return []
     card = {"description": description[:MAX_DESCRIPTION_CHARS], "examples": examples}
     data = (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode()
     parse_card(data)
     (directory / FILE).write_bytes(data)
+    return examples

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
 from edgelora.toolchain.errors import ToolchainError
+from services.chassis.base_model import BaseModel
 
 MAX_EPOCHS = 3.0
 MAX_DATA_SHARE = 0.03
@@ -43,7 +45,19 @@ class TrainingOptions:
     max_example_tokens: int = 1024
     seed: int = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the frozen base while training; `auto` is bfloat16 where the processor multiplies it."""
+    """Of the arithmetic while training; the adapter itself is always kept in fp32. `auto` is
+    bfloat16 where the hardware multiplies it."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """`auto` is a CUDA device where torch has one."""
+    gradient_checkpointing: bool = False
+    """Computes each layer again on the way back: about a third slower, and much less memory."""
+    early_stop: int | None = None
+    """Stops after this many measurements in a row without a lower held-out loss, and keeps the best
+    state; None runs to the end and keeps the last."""
+    measurements_per_epoch: int = 4
+    """How often the held-out loss is measured with `early_stop`."""
+    checkpoint_steps: int = 25
+    """Steps between two checkpoints."""
     threads: int | None = None
     """Processor threads; None lets torch choose."""
     force: bool = False
@@ -86,21 +100,46 @@ class TrainingOptions:
             raise ToolchainError("batch_tokens and max_example_tokens must be positive")
         if self.threads is not None and self.threads < 1:
             raise ToolchainError("threads must be at least 1")
+        if self.early_stop is not None and self.early_stop < 1:
+            raise ToolchainError("early_stop must be at least 1 measurement")
+        if self.measurements_per_epoch < 1 or self.checkpoint_steps < 1:
+            raise ToolchainError("measurements_per_epoch and checkpoint_steps must be at least 1")
+
+    @property
+    def scaling(self) -> float:
+        """What the update is multiplied with."""
+        alpha = self.alpha or 0.0
+        return alpha / math.sqrt(self.r) if self.use_rslora else alpha / self.r
+
+    def parameters_of_one_rank(self, base: BaseModel) -> int:
+        """Parameters that rank 1 in every adapted module has."""
+        chosen = base.targets if self.targets == (ALL_LINEAR,) else self.targets
+        return base.num_layers * sum(sum(base.targets[name]) for name in chosen)
+
+    def at_rank(self, r: int) -> TrainingOptions:
+        """The same run at another rank, with the same scaling."""
+        alpha = self.scaling * (math.sqrt(r) if self.use_rslora else r)
+        return dataclasses.replace(self, r=r, alpha=alpha)
 
 
-def data_share(training_tokens: int, base_tokens: int | None, *, force: bool) -> float | None:
+def data_share(
+    training_tokens: int, base_tokens: int | None, *, force: bool, base_parameters: int = 0
+) -> float | None:
     """Share of the base's training tokens that the data is; None when the latter is unknown.
 
-    Raises ToolchainError when it is above `MAX_DATA_SHARE` and not forced.
+    An unknown base counts as trained on one token a parameter, fewer than any was, unless
+    `base_parameters` is 0. Raises ToolchainError when the share is above `MAX_DATA_SHARE` and not
+    forced.
     """
-    if base_tokens is None:
-        return None
-    if base_tokens < 1:
+    if base_tokens is not None and base_tokens < 1:
         raise ToolchainError("base_training_tokens must be positive")
-    share = training_tokens / base_tokens
-    if share > MAX_DATA_SHARE and not force:
+    counted = base_tokens or base_parameters
+    if counted and training_tokens / counted > MAX_DATA_SHARE and not force:
+        whose = "the base's" if base_tokens else "what it surely saw of text"
+        remedy = "" if base_tokens else "give --base-training-tokens, "
         raise ToolchainError(
-            f"the data holds {training_tokens} tokens, {100 * share:.1f} % of the base's; at most "
-            f"{100 * MAX_DATA_SHARE:.0f} % are allowed: use less data, or --force"
+            f"the data holds {training_tokens} tokens, {100 * training_tokens / counted:.1f} % of "
+            f"{whose}; at most {100 * MAX_DATA_SHARE:.0f} % are allowed: {remedy}use less data, or "
+            "--force"
         )
-    return share
+    return training_tokens / base_tokens if base_tokens else None

@@ -1,4 +1,4 @@
-"""What a training run says about itself: `report.json` and the card `README.md`."""
+"""What a training run says about itself: the record `report.json`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 REPORT_FILE = "report.json"
-CARD_FILE = "README.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +24,30 @@ class AdapterFacts:
     parameters: int
     weights_bytes: int
     weights_sha256: str
+    licence: str
+    """SPDX identifier, or `unknown`."""
+    permissions: list[str]
+    """What it may be used for, as declared, such as `commands: none`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFacts:
+    """One version of the adapter, and how good it is."""
+
+    name: str
+    directory: str | None
+    """Below the result, `.` for itself; None for what was measured and not kept."""
+    rank: int
+    """The largest of any module."""
+    origin: str
+    """`trained`, `cut` or `allocated`."""
+    parameters: int
+    weights_bytes: int
+    weights_sha256: str
+    relative_error: float | None
+    """Norm of what cutting took from the updates, over their norm."""
+    held_out_loss: float | None
+    task: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +65,8 @@ class DataFacts:
     base_training_tokens: int | None
     data_share: float | None
     """train_tokens / base_training_tokens."""
+    held_out_share: float = 0.0
+    """Share of the training file that was kept as test data; 0 with a file of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +87,20 @@ class RunFacts:
     wall_seconds: float
     loss_curve: list[tuple[int, float]]
     """(step, mean loss in nats since the entry before)."""
+    held_out_curve: list[tuple[int, float]]
+    """(step, held-out loss in nats); empty without early stopping."""
+    device: str
+    """What it computed on, for people."""
+    two_core_seconds: float | None
+    """The same steps on two processor threads of this machine: measured when it used two, else
+    scaled by their number; None where CUDA computed."""
+    gradient_checkpointing: bool
+    early_stop: int | None
+    stopped_early: bool
+    best_step: int | None
+    """The step whose state was kept; None for the last."""
+    resumed_at: list[int]
+    """Steps at which a later process went on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +115,11 @@ class TrainingReport:
     task: dict[str, float] = field(default_factory=dict)
     """Further measures of the task, for example `base_exact_match` and `adapter_exact_match`."""
     versions: dict[str, str] = field(default_factory=dict)
+    """Of the packages that took part."""
+    ranks: list[RankFacts] = field(default_factory=list)
+    """The adapter itself and its versions, highest rank first; last what was only measured."""
+    energy: dict[str, list[float]] = field(default_factory=dict)
+    """As trained: share of the update's energy that each rank from 1 keeps, by kind of module."""
 
     def save(self, directory: Path) -> None:
         """Writes `report.json`."""
@@ -87,46 +131,3 @@ class TrainingReport:
         if not self.held_out_loss:
             return None
         return 1 - self.held_out_loss["adapter"] / self.held_out_loss["base"]
-
-
-def write_card(report: TrainingReport, directory: Path, description: str) -> None:
-    """Writes the card: what the adapter is for, how it was made, what was measured."""
-    adapter, data, run = report.adapter, report.data, report.run
-    share = (
-        "unknown"
-        if data.data_share is None
-        else f"{100 * data.data_share:.1e} % of the base's {data.base_training_tokens:.0e} tokens"
-    )
-    lines = [
-        "---",
-        f"base_model: {adapter.base_model}",
-        "library_name: peft",
-        "license: apache-2.0",
-        "---",
-        "",
-        f"# {adapter.name}",
-        "",
-        description,
-        "",
-        "| | |",
-        "|---|---|",
-        f"| base model | {adapter.base_model} ({adapter.base_digest[:19]}...) |",
-        f"| LoRA | r={adapter.r}, alpha={adapter.alpha:g}"
-        f"{', rsLoRA' if adapter.use_rslora else ''}, on {', '.join(adapter.targets)} |",
-        f"| size | {adapter.parameters} parameters, {adapter.weights_bytes / 1e6:.2f} MB (fp16) |",
-        f"| training data | {data.train_examples} examples, {data.train_tokens} tokens, "
-        f"{data.train_loss_tokens} of them written by the assistant; {share} |",
-        f"| training | {run.epochs:g} epochs, {run.steps} steps, peak learning rate "
-        f"{run.learning_rate:g} ({run.schedule}), seed {run.seed}, {run.precision}, "
-        f"{run.wall_seconds:.0f} s on {run.threads} threads |",
-    ]
-    if report.held_out_loss:
-        lines.append(
-            f"| held-out loss ({data.test_examples} examples) | base "
-            f"{report.held_out_loss['base']:.3f}, adapter {report.held_out_loss['adapter']:.3f} "
-            f"({100 * (report.loss_reduction() or 0):.0f} % lower) |"
-        )
-    for name, value in report.task.items():
-        lines.append(f"| {name.replace('_', ' ')} | {100 * value:.1f} % |")
-    lines += ["", "The whole record is in `report.json`.", ""]
-    (directory / CARD_FILE).write_text("\n".join(lines), encoding="utf-8")

@@ -70,7 +70,8 @@ def test_two_steps_lower_the_loss_and_peft_loads_the_result(tmp_path: Path) -> N
 
     names = {path.name for path in (tmp_path / "zebra").iterdir()}
     files = {"adapter_config.json", "adapter_model.safetensors", "README.md", "report.json"}
-    assert names == files | {"probe.jsonl"}
+    files |= {"probe.jsonl", "report.md", "loss.svg", "quality.svg", "energy.svg"}
+    assert names == files
     weights = safetensors.torch.load_file(tmp_path / "zebra" / "adapter_model.safetensors")
     assert len(weights) == 2 * 7 * 30
     assert all(tensor.dtype == torch.float16 for tensor in weights.values())
@@ -107,7 +108,7 @@ def test_example_over_the_limit_is_refused_with_both_numbers(tiny: Path, tmp_pat
     data = tmp_path / "data.jsonl"
     write_conversations(data, [*CONVERSATIONS[:1], [*CONVERSATIONS[1], *CONVERSATIONS[2]]])
     options = TrainingOptions(alpha=8, max_example_tokens=50)
-    with pytest.raises(ToolchainError, match=r"data.jsonl, example 2 has \d+ tokens.* limit is 50"):
+    with pytest.raises(ToolchainError, match=r"data.jsonl, line 2 has \d+ tokens.* limit is 50"):
         train(job(tiny, data), options, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

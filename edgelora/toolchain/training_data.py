@@ -1,0 +1,94 @@
+"""The examples of a training run: read, rendered, and a share held out where none were given."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgelora.toolchain.chat_data import Conversation, Example, encode, read_numbered
+from edgelora.toolchain.errors import ToolchainError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingData:
+    """What is learned from, and what is measured on; neither sees the other's examples."""
+
+    train: list[Example]
+    train_conversations: list[Conversation]
+    train_sha256: str
+    """Of the file."""
+    test: list[Example]
+    """Empty when nothing was held out."""
+    test_conversations: list[Conversation]
+    test_sha256: str | None
+    """Of the file; None when the test data were drawn from the training file."""
+    held_out_share: float
+    """Share of the training file that became test data."""
+
+    @property
+    def train_tokens(self) -> int:
+        """Tokens of the training examples, one pass."""
+        return sum(len(example.token_ids) for example in self.train)
+
+
+def read_training_data(
+    train_file: Path,
+    test_file: Path | None,
+    tokenizer: Any,
+    *,
+    max_tokens: int,
+    held_out_share: float,
+    seed: int,
+) -> TrainingData:
+    """Reads and renders all examples.
+
+    Without a test file `held_out_share` (0 to 0.5) of the training file, drawn by `seed`, is kept
+    for measuring; at least one example when it is above 0. Raises ToolchainError naming file and
+    line of the first example that can not be used.
+    """
+    train = _rendered(train_file, tokenizer, max_tokens)
+    test = _rendered(test_file, tokenizer, max_tokens) if test_file else []
+    if test_file is None and held_out_share > 0:
+        train, test = _split(train, held_out_share, seed, train_file.name)
+    return TrainingData(
+        train=[example for _, example in train],
+        train_conversations=[conversation for conversation, _ in train],
+        train_sha256=sha256_of(train_file),
+        test=[example for _, example in test],
+        test_conversations=[conversation for conversation, _ in test],
+        test_sha256=sha256_of(test_file) if test_file else None,
+        held_out_share=0.0 if test_file else held_out_share,
+    )
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _rendered(path: Path, tokenizer: Any, max_tokens: int) -> list[tuple[Conversation, Example]]:
+    return [
+        (one, encode(one, tokenizer, max_tokens=max_tokens, where=f"{path.name}, line {line}"))
+        for line, one in read_numbered(path)
+    ]
+
+
+def _split(
+    pairs: Sequence[tuple[Conversation, Example]], share: float, seed: int, name: str
+) -> tuple[list[tuple[Conversation, Example]], list[tuple[Conversation, Example]]]:
+    count = max(1, round(share * len(pairs)))
+    if count >= len(pairs):
+        raise ToolchainError(
+            f"{name} has {len(pairs)} examples, too few to hold some out: give --test-data, or "
+            "--held-out 0"
+        )
+    drawn = set(random.Random(seed).sample(range(len(pairs)), count))  # noqa: S311 - no secret
+    return (
+        [pair for index, pair in enumerate(pairs) if index not in drawn],
+        [pair for index, pair in enumerate(pairs) if index in drawn],
+    )
