@@ -92,9 +92,10 @@ class Canary:
     token_ids: tuple[int, ...]
     """The prompt."""
     largest: tuple[CanaryLogit, ...]
-    """The reference: the largest logits, the largest first."""
+    """The reference: the largest logits, the largest first; none of an encoder, which has none."""
     largest_change: float
-    """Largest absolute difference of a logit from the base model's."""
+    """Largest absolute difference of a logit from the base model's; of an encoder, of a number of
+    the text's vector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

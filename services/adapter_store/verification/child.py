@@ -11,6 +11,7 @@ import hashlib
 import mmap
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 from edgelora.adapter_format import (
@@ -31,6 +32,7 @@ from services.adapter_store.verification import sandbox
 from services.adapter_store.verification.certificate import LayerDelta
 from services.adapter_store.verification.child_protocol import answer_and_exit, read_orders
 from services.adapter_store.verification.delta_norms import layer_norms
+from services.adapter_store.verification.measured_encoder import MeasuredEncoder
 from services.adapter_store.verification.orders import (
     Base,
     Findings,
@@ -65,6 +67,14 @@ class Verification:
                 base_digest=orders.decoder.digest,
                 max_rank=orders.max_rank,
                 has_probe=orders.probe_fd is not None,
+            )
+
+        self._encoder: MeasuredEncoder | None = None
+        if orders.encoder_measuring is not None:
+            self._encoder = MeasuredEncoder(
+                Path(f"/proc/self/fd/{orders.encoder_measuring.packed_fd}"),
+                orders.encoder_measuring.canary.ids,
+                max_rank=orders.max_rank,
             )
 
     def run(self, box: sandbox.Sandbox) -> tuple[VerificationAnswer, bytes]:
@@ -122,6 +132,9 @@ class Verification:
             canonical_head=None if settings is None else settings.canonical_bytes().decode(),
             num_labels=0 if adapter.head is None else len(adapter.head.labels),
             tensors=adapter.num_tensors,
+            measurement=None
+            if self._encoder is None
+            else self._encoder.measure(adapter.weights, adapter.head),
         )
         return VerificationAnswer(findings=findings, refusal=None)
 

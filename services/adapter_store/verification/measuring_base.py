@@ -13,6 +13,8 @@ from services.adapter_store.verification.certificate import read_record
 from services.adapter_store.verification.child_process import ChildFailedError, run_child
 from services.adapter_store.verification.child_protocol import encode
 from services.adapter_store.verification.orders import (
+    EncoderMeasuring,
+    EncoderSetupOrders,
     Measuring,
     SetupAnswer,
     SetupOrders,
@@ -34,6 +36,8 @@ class MeasuringBase:
     measuring: Measuring | None
     why_not_measured: str
     """Empty when there is something to measure with."""
+    encoder_measuring: EncoderMeasuring | None
+    why_encoder_not_measured: str
 
 
 @asynccontextmanager
@@ -44,16 +48,18 @@ async def open_measuring_base(
     max_rank: int,
     is_encoding: bool,
     max_mean_kl: float,
+    encoder: BaseModel | None = None,
+    encoder_directory: Path | None = None,
 ) -> AsyncIterator[MeasuringBase]:
-    """Tries the prepared model of a directory in a process of its own, and keeps its file open.
+    """Tries the prepared models in a process of its own, and keeps their files open.
 
-    The very file that was tried is what verification processes map, whatever is prepared later.
+    The very files that were tried are what verification processes map, whatever is prepared later.
     Without a decoder there is nothing to measure with. `max_mean_kl`: bound on what encoding may
     cost, in nats. Raises ChildFailedError when no process can be started that gives up its rights
     and answers.
     """
-    with _opened(base, directory) as packed_fd:
-        setup = None
+    with _opened(base, directory) as packed_fd, _opened(encoder, encoder_directory) as encoder_fd:
+        setup = encoder_setup = None
         if base is not None and directory is not None:
             setup = SetupOrders(
                 packed_fd=packed_fd,
@@ -68,8 +74,18 @@ async def open_measuring_base(
                 is_encoding=is_encoding,
                 max_mean_kl=max_mean_kl,
             )
-        orders = StartOrders(setup=setup)
-        descriptors = () if packed_fd is None else (packed_fd,)
+        if encoder is not None and encoder_directory is not None:
+            encoder_setup = EncoderSetupOrders(
+                packed_fd=encoder_fd,
+                packed_sha256=encoder.files.get(NATIVE_FILE, "").removeprefix("sha256:"),
+                tokenizer_file=str((encoder_directory / "tokenizer.json").absolute()),
+                hidden_size=encoder.hidden_size,
+                num_layers=encoder.num_layers,
+                vocab_size=encoder.vocab_size,
+                max_rank=max_rank,
+            )
+        orders = StartOrders(decoder=setup, encoder=encoder_setup)
+        descriptors = [each for each in (packed_fd, encoder_fd) if each is not None]
         text, _ = await run_child(
             _MODULE, encode(orders), descriptors=descriptors, timeout_s=_TIMEOUT_S
         )
@@ -78,7 +94,11 @@ async def open_measuring_base(
         except ValueError:
             raise ChildFailedError("the process gave no answer") from None
         yield MeasuringBase(
-            sandbox=found.sandbox, measuring=found.measuring, why_not_measured=found.obstacle
+            sandbox=found.sandbox,
+            measuring=found.measuring,
+            why_not_measured=found.obstacle,
+            encoder_measuring=found.encoder_measuring,
+            why_encoder_not_measured=found.encoder_obstacle,
         )
 
 

@@ -52,6 +52,15 @@ class Measuring:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderMeasuring:
+    """What the child needs to run the encoder."""
+
+    packed_fd: int
+    """The packed encoder, open."""
+    canary: Tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownForm:
     """The encoded form an adapter was found to have before."""
 
@@ -82,6 +91,7 @@ class VerificationOrders:
     minimum_sandbox: str
     measuring: Measuring | None
     """With the decoder."""
+    encoder_measuring: EncoderMeasuring | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +155,25 @@ class SetupOrders:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartOrders:
-    """What the store's start finds out."""
+class EncoderSetupOrders:
+    """An encoder to be tried for measuring."""
 
-    setup: SetupOrders | None
-    """None when no decoder is served: then the sandbox alone is tried."""
+    packed_fd: int | None
+    packed_sha256: str
+    """64 hex digits."""
+    tokenizer_file: str
+    hidden_size: int
+    num_layers: int
+    vocab_size: int
+    max_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOrders:
+    """What the store's start finds out: about the sandbox, and the base models that are served."""
+
+    decoder: SetupOrders | None
+    encoder: EncoderSetupOrders | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,3 +184,6 @@ class SetupAnswer:
     measuring: Measuring | None
     obstacle: str
     """Why nothing can be measured; empty when it can."""
+    encoder_measuring: EncoderMeasuring | None
+    encoder_obstacle: str
+    """The same of the encoder."""

@@ -28,6 +28,8 @@ async def open_verifier(config: AdapterStoreConfig, bases: ServedBases) -> Async
             max_rank=config.max_lora_rank,
             is_encoding=config.is_encoding,
             max_mean_kl=config.codec_max_kl,
+            encoder=bases.encoder,
+            encoder_directory=config.encoder_model_directory,
         ) as found:
             box = found.sandbox
             get_logger().info(
@@ -39,6 +41,8 @@ async def open_verifier(config: AdapterStoreConfig, bases: ServedBases) -> Async
                 measuring=found.measuring is not None,
                 codec=found.measuring is not None and config.is_encoding,
                 not_measured_because=found.why_not_measured,
+                encoder_measuring=found.encoder_measuring is not None,
+                encoder_not_measured_because=found.why_encoder_not_measured,
             )
             if not sandbox.reaches(box.level, config.minimum_sandbox):
                 raise ConfigError(
@@ -53,6 +57,8 @@ async def open_verifier(config: AdapterStoreConfig, bases: ServedBases) -> Async
                 minimum_sandbox=config.minimum_sandbox,
                 measuring=found.measuring,
                 why_not_measured=found.why_not_measured,
+                encoder_measuring=found.encoder_measuring,
+                why_encoder_not_measured=found.why_encoder_not_measured,
             )
     except ChildFailedError as error:
         raise ConfigError(f"no adapter could be verified on this machine: {error}") from error

@@ -30,6 +30,7 @@ from services.adapter_store.verification.child_process import (
 from services.adapter_store.verification.child_protocol import encode
 from services.adapter_store.verification.orders import (
     Base,
+    EncoderMeasuring,
     Findings,
     KnownForm,
     Measuring,
@@ -51,7 +52,7 @@ _SPARE_ENCODED_BYTES = 1 << 20
 _HEX_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 _WHY_EXACT_ENCODER = "adapters of an encoder are kept exact"
-_WHY_NOT_MEASURED_ENCODER = "an encoder's worker proves the effect when it loads the adapter"
+_PROVEN_BY_WORKER = "its worker proves the effect when it loads the adapter"
 
 _Files = tuple[Path, Path, Path | None, Path | None, Path | None]
 """Config, weights, probe, head, candidate."""
@@ -105,6 +106,8 @@ class Verifier:
         minimum_sandbox: str = "rlimits",
         measuring: Measuring | None = None,
         why_not_measured: str = "",
+        encoder_measuring: EncoderMeasuring | None = None,
+        why_encoder_not_measured: str = "",
     ) -> None:
         """`minimum_sandbox`: one of sandbox.LEVELS; a process that reaches less reads nothing.
 
@@ -117,6 +120,8 @@ class Verifier:
         self._minimum_sandbox = minimum_sandbox
         self._measuring = measuring
         self._why_not_measured = why_not_measured
+        self._encoder_measuring = encoder_measuring
+        self._why_encoder_not_measured = f"{why_encoder_not_measured}: {_PROVEN_BY_WORKER}"
         self._release = version("edgelora")
 
     @property
@@ -201,14 +206,19 @@ class Verifier:
                 cpu_s=math.ceil(self._timeout_s),
                 minimum_sandbox=self._minimum_sandbox,
                 measuring=self._measuring,
+                encoder_measuring=self._encoder_measuring,
             )
-            packed_fd = None if self._measuring is None else self._measuring.packed_fd
+            base_fds = (
+                each.packed_fd
+                for each in (self._measuring, self._encoder_measuring)
+                if each is not None
+            )
             return await run_child(
                 CHILD_MODULE,
                 encode(orders),
                 descriptors=[
                     each
-                    for each in (config_fd, weights_fd, probe_fd, head_fd, candidate_fd, packed_fd)
+                    for each in (config_fd, weights_fd, probe_fd, head_fd, candidate_fd, *base_fds)
                     if each is not None
                 ],
                 timeout_s=self._timeout_s,
@@ -248,7 +258,7 @@ class Verifier:
         encoding = found.encoding
         told = None if encoding is None else (encoding.num_bytes, encoding.sha256)
         is_measured = found.measurement is not None
-        is_measurable = self._measuring is not None and task is Task.GENERATE
+        measuring = self._measuring if task is Task.GENERATE else self._encoder_measuring
         if (
             base is None
             or not _HEX_SHA256.fullmatch(found.weights_sha256)
@@ -256,7 +266,7 @@ class Verifier:
             or found.sandbox.level not in sandbox.LEVELS
             or not sandbox.reaches(found.sandbox.level, self._minimum_sandbox)
             or told != (None if encoded is None else (encoded.size_bytes, encoded.name))
-            or is_measured != is_measurable
+            or is_measured != (measuring is not None)
             or (encoding is not None and not is_measured)
         ):
             raise ValueError
@@ -264,7 +274,8 @@ class Verifier:
         why_not_measured = self._why_not_measured
         why_exact = found.why_exact if is_measured else why_not_measured
         if task is Task.ENCODE:
-            why_exact, why_not_measured = _WHY_EXACT_ENCODER, _WHY_NOT_MEASURED_ENCODER
+            why_exact = _WHY_EXACT_ENCODER
+            why_not_measured = self._why_encoder_not_measured
         return VerifiedAdapter(
             task=task,
             canonical_config=config,

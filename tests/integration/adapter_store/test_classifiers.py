@@ -108,7 +108,7 @@ async def test_both_tasks_live_beside_each_other(client, encoder):
     assert certificate["base_digest"] == encoder[1].digest
     assert certificate["encoding"] is None
     assert "encoder" in certificate["why_exact"]
-    assert "worker proves" in certificate["why_not_measured"]
+    assert "its worker proves" in certificate["why_not_measured"]
     assert found.certificate.form == ServingForm.SERVING_FORM_EXACT
 
     resolved = await client.resolve("a", "sort", task=ENCODE)
