@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import re
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -12,6 +14,7 @@ from edgelora.errors import (
     AdapterNotFoundError,
     AdapterRejectedError,
     DataCorruptError,
+    InternalError,
     InvalidRequestError,
     PermissionDeniedError,
     QueueFullError,
@@ -34,11 +37,14 @@ from tests.support.encoder_bench import (
     linear_probe,
     read_files,
 )
+from tests.support.free_port import free_port
+from tests.support.prometheus import families, samples, scrape
 from tests.support.tiny_encoder import CONTEXT, HIDDEN, WORDS, encoder_config, encoder_tensors
 from tests.support.worker_bench import make_ticket
 
 pytestmark = pytest.mark.integration
 
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs/metrics.md"
 TEXT = "please tell me about the weather"
 
 
@@ -178,23 +184,20 @@ async def test_usage_counts_tokens_and_texts_that_were_cut(tiny):
         assert 0 < spent_s <= total_s + 1e-6
 
 
-@pytest.mark.parametrize(
-    ("texts", "top_labels", "field"),
-    [
-        ([], 1, "texts"),
-        (["a"] * 65, 1, "texts"),
-        (["a", ""], 1, "texts[1]"),
-        (["a" * 100_001], 1, "texts[0]"),
-        (["a"], 0, "top_labels"),
-        (["a"], 1001, "top_labels"),
-    ],
-)
-async def test_limits_are_refused_with_the_field(tiny, texts, top_labels, field):
+async def test_limits_are_refused_with_the_field(tiny):
     async with bench_of(tiny) as bench:
         digest = bench.put(classifier(1))
-        error = await error_of(bench.classify(texts, digest, top_labels=top_labels))
-        assert isinstance(error, InvalidRequestError)
-        assert error.field == field
+        for texts, top_labels, field in (
+            ([], 1, "texts"),
+            (["a"] * 65, 1, "texts"),
+            (["a", ""], 1, "texts[1]"),
+            (["a" * 100_001], 1, "texts[0]"),
+            (["a"], 0, "top_labels"),
+            (["a"], 1001, "top_labels"),
+        ):
+            error = await error_of(bench.classify(texts, digest, top_labels=top_labels))
+            assert isinstance(error, InvalidRequestError)
+            assert error.field == field
         assert bench.shelf.fetched == []
 
 
@@ -208,29 +211,26 @@ async def test_classes_need_exactly_one_adapter_at_a_known_strength(tiny):
             assert isinstance(await error_of(bench.stub.Classify(request)), InvalidRequestError)
 
 
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"worker": "another"}, PermissionDeniedError),
-        ({"task": Task.TASK_GENERATE}, PermissionDeniedError),
-        ({"task": Task.TASK_UNSPECIFIED}, PermissionDeniedError),
-        ({"expires_at_boot_s": boot_clock_s() - 1}, TicketExpiredError),
-        ({"sealer": Sealer(b"another seal key of 32 characters")}, UnauthenticatedError),
-        ({"priority": 9}, InvalidRequestError),
-    ],
-)
-async def test_bad_tickets_run_nothing(tiny, changes, error):
+async def test_bad_tickets_run_nothing(tiny):
     async with bench_of(tiny) as bench:
-        sealer = changes.pop("sealer", bench.sealer)
-        ticket = make_ticket(sealer, **{"task": Task.TASK_ENCODE} | changes)
         num_steps = (await bench.status()).num_steps
-        for call in (
-            bench.stub.Embed(pb.EncoderServiceEmbedRequest(ticket=ticket, texts=["a"])),
-            bench.stub.Classify(
-                pb.EncoderServiceClassifyRequest(ticket=ticket, texts=["a"], top_labels=1)
-            ),
+        for changes, error in (
+            ({"worker": "another"}, PermissionDeniedError),
+            ({"task": Task.TASK_GENERATE}, PermissionDeniedError),
+            ({"task": Task.TASK_UNSPECIFIED}, PermissionDeniedError),
+            ({"expires_at_boot_s": boot_clock_s() - 1}, TicketExpiredError),
+            ({"sealer": Sealer(b"another seal key of 32 characters")}, UnauthenticatedError),
+            ({"priority": 9}, InvalidRequestError),
         ):
-            assert isinstance(await error_of(call), error)
+            sealer = changes.pop("sealer", bench.sealer)
+            ticket = make_ticket(sealer, **{"task": Task.TASK_ENCODE} | changes)
+            for call in (
+                bench.stub.Embed(pb.EncoderServiceEmbedRequest(ticket=ticket, texts=["a"])),
+                bench.stub.Classify(
+                    pb.EncoderServiceClassifyRequest(ticket=ticket, texts=["a"], top_labels=1)
+                ),
+            ):
+                assert isinstance(await error_of(call), error)
         assert (await bench.status()).num_steps == num_steps
 
 
@@ -276,18 +276,22 @@ async def test_an_adapter_that_can_not_serve_is_refused_remembered_and_reported(
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
-@pytest.mark.parametrize("part", ["weights", "head", "missing head"])
-async def test_damaged_files_are_never_served_A16(tiny, is_shared, part):
+async def test_damaged_files_are_never_served_A16(tiny, is_shared):
     async with bench_of(tiny, is_shared=is_shared) as bench:
-        files = classifier(1)
-        digest = bench.put(files)
-        if part == "weights":
-            bench.shelf.damage = lambda data: data[:-1] + bytes([data[-1] ^ 1])
-        else:
-            head = b"" if part == "missing head" else files.head.replace(b"1:0", b"9:9")
-            bench.shelf.files[digest] = AdapterFiles(files.config, files.weights, head=head)
-        error = await error_of(bench.classify([TEXT], digest))
-        assert isinstance(error, DataCorruptError)
+        for seed, part in enumerate(("weights", "head", "no head")):
+            files = classifier(seed)
+            digest = bench.put(files)
+            if part == "weights":
+                data = files.weights
+                changed = AdapterFiles(
+                    files.config, data[:-1] + bytes([data[-1] ^ 1]), head=files.head
+                )
+            else:
+                head = b"" if part == "no head" else files.head.replace(b":0", b":9")
+                changed = AdapterFiles(files.config, files.weights, head=head)
+            bench.shelf.files[digest] = changed
+            error = await error_of(bench.classify([TEXT], digest))
+            assert isinstance(error, DataCorruptError)
         assert (await bench.status()).num_resident_adapters == 0
 
 
@@ -366,3 +370,43 @@ async def test_the_worker_says_what_it_is(tiny, backend):
         status = await bench.status()
         assert status.num_adapter_slots == 4
         assert status.weights_bytes == found.weights_bytes > 0
+
+
+async def test_an_engine_that_dies_ends_its_calls_and_the_worker_S09(tiny):
+    backend = TorchEncoderBackend(num_threads=1)
+    async with bench_of(tiny, backend) as bench:
+
+        def exit_at_once(texts):
+            raise SystemExit
+
+        backend.encode = exit_at_once
+        calls = [bench.embed([TEXT]) for _ in range(3)]
+        for error in await asyncio.gather(*map(error_of, calls)):
+            assert isinstance(error, InternalError)
+        assert await bench.worker.wait_for_end()
+
+
+async def test_metrics_tell_what_the_worker_does_and_the_document_lists_them(tiny):
+    address = f"127.0.0.1:{free_port()}"
+    async with bench_of(tiny, METRICS_ADDRESS=address) as bench:
+        before = samples(await asyncio.to_thread(scrape, address))
+        digest = bench.put(classifier(1))
+        usage = (await bench.classify([TEXT, TEXT], digest)).usage
+        await bench.rest()
+        text = await asyncio.to_thread(scrape, address)
+        values = samples(text)
+
+    def since(series):
+        return values[series] - before[series]
+
+    assert since("edgelora_encoder_tokens_total") == usage.num_tokens
+    assert since("edgelora_encoder_batch_texts_sum") == 2
+    assert since("edgelora_encoder_step_seconds_count") == 1
+    assert values["edgelora_encoder_requests"] == 0
+    assert values["edgelora_encoder_failed_texts_total"] == 0
+    assert values['edgelora_encoder_adapter_slots_taken{state="resident"}'] == 1
+    assert values["edgelora_encoder_stalled_seconds"] == 0
+    assert values['edgelora_encoder_memory_bytes{of="weights"}'] > 0
+    own = {name: kind for name, kind in families(text).items() if "_encoder_" in name}
+    section = re.search(r"^## encoder\n(.*?)^## ", DOCUMENT.read_text(), re.M | re.S)[1]
+    assert dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.M)) == own
