@@ -7,6 +7,7 @@ from edgelora.adapter_format import adapter_digest, codec, read_adapter
 from edgelora.cli.main import run
 from services.chassis.base_model import BaseModel
 from tests.support.adapter_files import config_bytes, safetensors_bytes, tensors
+from tests.support.tiny_encoder import save_tiny_encoder
 
 
 @pytest.fixture
@@ -157,3 +158,17 @@ def test_what_can_not_be_packed_leaves_nothing(tmp_path, adapter, capsys, argume
     assert run(["adapters", "pack", *arguments]) == status
     assert words in capsys.readouterr().err
     assert {entry.name for entry in tmp_path.iterdir()} == {"adapter"}
+
+
+def test_an_encoders_adapter_is_packed_with_its_head_and_not_encoded(tmp_path, adapter, capsys):
+    (adapter / "head.json").write_bytes(b"{}")
+    save_tiny_encoder(tmp_path / "home" / "models" / "tiny")
+    options = ["--home", str(tmp_path / "home"), "--model", "tiny"]
+    assert run(["adapters", "pack", str(adapter), str(tmp_path / "out"), *options]) == 1
+    assert "pack it without --model" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    pack(capsys, adapter, tmp_path / "out")
+    blobs = [path.read_bytes() for path in (tmp_path / "out" / "blobs" / "sha256").iterdir()]
+    (manifest,) = (json.loads(blob) for blob in blobs if b'"layers":[' in blob)
+    names = [each["annotations"]["org.cncf.model.filepath"] for each in manifest["layers"]]
+    assert names == ["adapter_config.json", "adapter_model.safetensors", "head.json"]
