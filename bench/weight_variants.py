@@ -2,9 +2,9 @@
 
 The default model's public source is a 4-bit file, which a 4-bit form holds exactly. `rotate` writes
 the same function in other numbers: the norms are folded into the matrices behind them and the
-residual stream is turned by a random orthogonal matrix (QuaRot, arXiv 2404.00456). The final norm is
-folded into the head, which therefore is no longer the embedding. `fine_tune` writes another function
-nearby: the model after some steps of full fine-tuning on a text.
+residual stream is turned by a random orthogonal matrix (QuaRot, arXiv 2404.00456). The final norm
+is folded into the head, which therefore is no longer the embedding. `fine_tune` writes another
+function nearby: the model after some steps of full fine-tuning on a text.
 
     python -m bench.weight_variants rotate SOURCE TARGET
     python -m bench.weight_variants fine-tune SOURCE TARGET --text valid.txt
@@ -22,7 +22,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
+from bench.result import BenchError
 from edgelora.toolchain.hf_source import open_directory
 from edgelora.toolchain.model_source import ModelSource
 from edgelora.toolchain.progress import progress_bar
@@ -36,11 +38,11 @@ _WRITES_RESIDUAL = ("o_proj", "down_proj")
 
 
 def rotate(source: Path, target: Path, *, seed: int = 0) -> None:
-    """Writes `source` with its norms folded and its residual stream rotated; equal in exact numbers.
+    """Writes the same function with norms folded and the residual stream rotated.
 
     Computed in double precision, stored as fp32.
     """
-    model = open_directory(source)
+    model = _open(source)
     size = model.shape.hidden_size
     drawn = np.random.default_rng(seed).standard_normal((size, size))
     q, r = np.linalg.qr(drawn)
@@ -84,15 +86,16 @@ def fine_tune(
     learning_rate: float = 1e-4,
     seed: int = 0,
 ) -> list[float]:
-    """Writes `source` after `steps` of AdamW on windows of `text`; returns the loss of each step."""
+    """Writes `source` after `steps` of AdamW on windows of `text`; returns each step's loss."""
     # Only here: rotation needs neither.
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     torch.manual_seed(seed)
-    tokenizer = AutoTokenizer.from_pretrained(source)
+    model = _open(source)
     network = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    ids = tokenizer(text.read_text(encoding="utf-8"), add_special_tokens=False)["input_ids"]
+    tokenizer = Tokenizer.from_str(model.tokenizer.document)
+    ids = tokenizer.encode(text.read_text(encoding="utf-8"), add_special_tokens=False).ids
     windows = torch.tensor(ids[: len(ids) // window_tokens * window_tokens]).view(-1, window_tokens)
     order = torch.randperm(len(windows))
     optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
@@ -112,7 +115,6 @@ def fine_tune(
             losses.append(float(loss.detach()))
             bar.advance(1, f"loss {losses[-1]:.3f}")
     trained = network.state_dict()
-    model = open_directory(source)
     shapes = model.shape.tensors()
     _write(
         model,
@@ -122,6 +124,13 @@ def fine_tune(
         tied=model.shape.tied_embeddings,
     )
     return losses
+
+
+def _open(directory: Path) -> ModelSource:
+    model = open_directory(directory)
+    if not isinstance(model, ModelSource):
+        raise BenchError(f"{directory.name} is no decoder: give one")
+    return model
 
 
 def _write(

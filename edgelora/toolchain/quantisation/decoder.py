@@ -52,7 +52,8 @@ def read_tensor(source: ModelSource, name: str) -> Tensor:
     """A tensor in fp32. Raises ToolchainError when a value is not finite."""
     values = source.tensors[name].float32()
     check_finite(name, values)
-    return torch.from_numpy(values)
+    # Of a mapped fp32 file they are the file itself, which may not be written to.
+    return torch.from_numpy(values if values.flags.writeable else values.copy())
 
 
 def run_layer(

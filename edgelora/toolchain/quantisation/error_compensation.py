@@ -37,8 +37,6 @@ def round_compensated(weights: Tensor, hessian: Tensor, kind: Kind) -> Rounded:
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(hessian[order][:, order].double()))
     factor = torch.linalg.cholesky(inverse, upper=True).float()
     pieces = weights.tensor_split(-(-len(weights) // _ROWS))
-    if len(pieces) == 1:
-        return _round_rows(weights, hessian, factor, order, kind)
     threads = torch.get_num_threads()
     try:
         # Many small operations: a thread for each piece is far faster than all for each operation.

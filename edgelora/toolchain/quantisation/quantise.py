@@ -57,10 +57,13 @@ class QuantisedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Windows:
+class Windows:
+    """Windows of tokens, int64 [windows, tokens]."""
+
     calibration: Tensor
     held_out: Tensor
     texts: list[dict[str, object]]
+    """Where they come from, for the report."""
 
 
 def quantise(
@@ -79,7 +82,7 @@ def quantise(
     budget = None
     if options.size_budget is not None:
         budget = options.size_budget.bytes_of(sum(one.num_weights for one in products))
-    windows = _windows(source, options, progress)
+    windows = calibration_windows(source, options, progress)
     sensitivity = Sensitivity()
     if not _stays_as_it_is(products, kept, budget):
         sample = windows.calibration[: options.sensitivity_inputs, : options.sensitivity_tokens]
@@ -192,7 +195,10 @@ def _choice(
     return Choice(product.name, product.num_weights, {**narrower, stored: 0.0}, stored)
 
 
-def _windows(source: ModelSource, options: QuantisationOptions, progress: Progress) -> _Windows:
+def calibration_windows(
+    source: ModelSource, options: QuantisationOptions, progress: Progress
+) -> Windows:
+    """Draws the windows to calibrate with, and others for the figures. Raises ToolchainError."""
     generator = torch.Generator().manual_seed(options.seed)
     wanted = options.inputs + options.held_out_inputs
     tokens = min(options.input_tokens, source.shape.max_context_tokens)
@@ -220,7 +226,7 @@ def _windows(source: ModelSource, options: QuantisationOptions, progress: Progre
             "needed: give more text"
         )
     held_out = min(options.held_out_inputs, len(together) // 2)
-    return _Windows(together[held_out:], together[:held_out], told)
+    return Windows(together[held_out:], together[:held_out], told)
 
 
 def _told(text: CalibrationText, windows: Tensor) -> dict[str, object]:
@@ -232,7 +238,7 @@ def _told(text: CalibrationText, windows: Tensor) -> dict[str, object]:
     }
 
 
-def _settings(options: QuantisationOptions, windows: _Windows) -> dict[str, object]:
+def _settings(options: QuantisationOptions, windows: Windows) -> dict[str, object]:
     settings = asdict(options)
     settings["calibration"] = None if options.calibration is None else options.calibration.name
     settings["calibration_windows"] = len(windows.calibration)

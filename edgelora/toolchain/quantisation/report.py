@@ -115,7 +115,8 @@ def markdown(report: QuantisationReport, pictures: list[Path]) -> str:
         "|---|---|---|---|---|",
         *(
             f"| {one.name} | {one.num_weights:,} | {one.kind}"
-            f"{' (as it is)' if one.is_exact else ''} | {one.bits_per_weight} | {one.divergence_at_4_bits:.6f} |"
+            f"{' (as it is)' if one.is_exact else ''} | {one.bits_per_weight} "
+            f"| {one.divergence_at_4_bits:.6f} |"
             for one in report.products
         ),
         "",

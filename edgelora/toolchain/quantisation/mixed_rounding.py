@@ -1,0 +1,50 @@
+"""Calibrated rounding in the words of `edgelora.toolchain.rounding`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.model_source import ModelSource
+from edgelora.toolchain.quantisation.options import QuantisationOptions
+
+if TYPE_CHECKING:  # neither the native core nor torch is installed everywhere
+    from edgelora_native.matrices import Matrix
+
+    from edgelora.toolchain.quantisation.quantise import QuantisedModel
+
+
+class MixedRounding:
+    """Rounds the whole model when the first matrix is asked for."""
+
+    name = "mixed"
+    bytes_per_weight = 34 / 32
+
+    def __init__(self, options: QuantisationOptions) -> None:
+        """Raises ToolchainError when options can not work, or torch is not installed."""
+        options.check()
+        if find_spec("torch") is None:
+            raise ToolchainError(
+                "--quant mixed needs torch: run `pip install 'edgelora[prepare,torch]'`, "
+                "or use --quant plain"
+            )
+        self._options = options
+        self._model: QuantisedModel | None = None
+
+    def matrices(self, source: ModelSource, names: Sequence[str]) -> list[Matrix]:
+        """See Rounding."""
+        if self._model is None:
+            from edgelora.toolchain.quantisation.quantise import quantise
+
+            self._model = quantise(source, self._options)
+        return [self._model.matrices[name] for name in names]
+
+    def write_report(self, directory: Path) -> None:
+        """Writes the report beside the weights, once they were asked for."""
+        if self._model is not None:
+            from edgelora.toolchain.quantisation.report import write_report
+
+            write_report(self._model.report, directory)
