@@ -11,7 +11,12 @@ from typing import Any, TypeVar
 import click
 
 from edgelora.adapter_upload import Progress, file_sizes
-from edgelora.cli.adapter_versions import CutVersion, cut_versions, parse_ranks
+from edgelora.cli.adapter_versions import (
+    LowerVersion,
+    cut_versions,
+    kept_versions,
+    parse_ranks,
+)
 from edgelora.cli.messages import adapter_document, alias_document
 from edgelora.cli.node_call import call_node
 from edgelora.cli.output import print_json
@@ -71,8 +76,9 @@ def add(
     tells which prompts the adapter is meant for, by which the router chooses. A classifier of an
     encoder brings its labels in a head.json.
 
-    With --ranks, versions of lower ranks go with it, each the nearest there is. The node serves
-    them in its place while the device is too hot for its rank.
+    With --ranks, versions of lower ranks go with it, each the nearest there is; those that
+    `edgelora train` kept in DIRECTORY go with it anyway. The node serves them in its place while
+    the device is too hot for its rank.
 
     \b
     Examples:
@@ -81,7 +87,11 @@ def add(
       edgelora adapters add ./my-adapter --alias mail --ranks 16,32 --tenant office
     """
     _check(alias, expect)
-    file_sizes(directory)
+    kept = kept_versions(directory)
+    if ranks and kept:
+        raise click.UsageError("DIRECTORY holds versions of lower ranks already: leave out --ranks")
+    for place in (directory, *(version.directory for version in kept)):
+        file_sizes(place)
 
     async def upload(client: EdgeLoraClient, source: Path, **more: Any) -> RegisterAdapterResponse:
         with _progress(f"Uploading {source.name}") as on_progress:
@@ -90,7 +100,7 @@ def add(
             )
 
     async def upload_all(
-        client: EdgeLoraClient, versions: Sequence[CutVersion]
+        client: EdgeLoraClient, versions: Sequence[LowerVersion]
     ) -> tuple[RegisterAdapterResponse, list[RegisterAdapterResponse]]:
         original = await upload(
             client, directory, alias=alias, replace_alias=replace, expected_generation=expect
@@ -102,7 +112,7 @@ def add(
         ]
 
     with TemporaryDirectory(prefix="edgelora-") as place:
-        versions = cut_versions(directory, ranks, Path(place))
+        versions = kept or cut_versions(directory, ranks, Path(place))
         original, registered = call_node(where, lambda client: upload_all(client, versions))
     if as_json:
         print_json(
@@ -117,10 +127,9 @@ def add(
         return
     click.echo(_line(original))
     for version, response in zip(versions, registered, strict=True):
-        click.echo(
-            f"{_line(response)}, its version of rank {version.rank}: "
-            f"{version.relative_error * 100:.1f} % away from it"
-        )
+        away = version.relative_error
+        distance = "" if away is None else f": {away * 100:.1f} % away from it"
+        click.echo(f"{_line(response)}, its version of rank {version.rank}{distance}")
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Lower-rank versions of an adapter directory, cut before anything is sent."""
+"""Lower-rank versions of an adapter directory: those kept in it, or cut before anything is sent."""
 
 from __future__ import annotations
 
@@ -31,16 +31,31 @@ def parse_ranks(
 
 
 @dataclass(frozen=True, slots=True)
-class CutVersion:
+class LowerVersion:
     """A version, as a directory to upload."""
 
     rank: int
     directory: Path
-    relative_error: float
-    """Norm of what its updates lost, over the norm of the adapter's; 0 to 1."""
+    relative_error: float | None
+    """Norm of what its updates lost, over the norm of the adapter's; 0 to 1. None for one that was
+    kept beside the adapter."""
 
 
-def cut_versions(directory: Path, ranks: Sequence[int], place: Path) -> list[CutVersion]:
+def kept_versions(directory: Path) -> list[LowerVersion]:
+    """The versions that training left in an adapter's directory, `rank-32` and so on.
+
+    Highest rank first.
+    """
+    found = []
+    for place in directory.glob("rank-*"):
+        rank = place.name.removeprefix("rank-")
+        is_version = all((place / name).is_file() for name in FILE_NAMES)
+        if is_version and rank.isascii() and rank.isdigit() and len(rank) <= 4:
+            found.append(LowerVersion(int(rank), place, None))
+    return sorted(found, key=lambda version: -version.rank)
+
+
+def cut_versions(directory: Path, ranks: Sequence[int], place: Path) -> list[LowerVersion]:
     """Cuts an adapter directory to ranks, each into a directory of its own below `place`.
 
     Probe and head go with them, the card does not: a version stands in for its adapter alone.
@@ -63,5 +78,5 @@ def cut_versions(directory: Path, ranks: Sequence[int], place: Path) -> list[Cut
         for name in (PROBE_NAME, HEAD_NAME):
             if (directory / name).is_file():
                 shutil.copyfile(directory / name, version / name)
-        versions.append(CutVersion(rank, version, cut.relative_error))
+        versions.append(LowerVersion(rank, version, cut.relative_error))
     return versions

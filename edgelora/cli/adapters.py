@@ -38,6 +38,7 @@ def adapters() -> None:
 
 for _command in (add, install, list_, pack, warmup):
     adapters.add_command(_command)
+adapters.add_command(add, "register")
 
 
 @adapters.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from edgelora.adapter_format.rank_cut import cut_adapter
 from edgelora.errors import NotFoundError
 from edgelora.v1.adapter_pb2 import Adapter, AdapterForecast, WarmUpState
 from tests.integration.cli.conftest import CONFIG, PROBE, WEIGHTS
@@ -74,6 +75,27 @@ async def test_lower_ranks_are_cut_and_registered_as_versions(command, ranked):
     assert "Write to Anna" in shown
     assert "Write to Tom" in shown
     assert f"version of {original[7:19]}" in await command("adapters", "list")
+
+
+async def test_versions_that_training_kept_are_registered_in_one_command(command, ranked):
+    for rank in (2, 4):
+        version = ranked / f"rank-{rank}"
+        version.mkdir()
+        cut = cut_adapter((ranked / CONFIG).read_bytes(), (ranked / WEIGHTS).read_bytes(), rank)
+        (version / CONFIG).write_bytes(cut.config)
+        (version / WEIGHTS).write_bytes(cut.weights)
+    (ranked / "rank-best").mkdir()
+    document = await command.json("adapters", "register", str(ranked), "--alias", "mail")
+    versions = [each["adapter"] for each in document["versions"]]
+    assert {each["version_of_digest"] for each in versions} == {document["adapter"]["digest"]}
+    assert [each["relative_error"] for each in document["versions"]] == [None, None]
+    said = await command("adapters", "add", str(ranked), "--alias", "mail")
+    assert [line.rsplit(", ", 1)[-1] for line in said.splitlines()[1:]] == [
+        "its version of rank 4",
+        "its version of rank 2",
+    ]
+    await command("adapters", "add", str(ranked), "--ranks", "3", status=2)
+    assert "leave out --ranks" in command.err
 
 
 @pytest.mark.parametrize(
