@@ -10,7 +10,7 @@ set -u
 
 directory=$1
 shift
-[ $# -gt 0 ] || set -- llama.cpp openvino vllm
+[ $# -gt 0 ] || set -- llama.cpp openvino vllm onnxruntime
 here=$(dirname "$0")
 python=${PYTHON:-python3}
 missing=
@@ -20,7 +20,7 @@ build() {
     requirements=$here/requirements/$1.txt
     stamp=$environment/.ready
     if [ ! -e "$requirements" ]; then
-        echo "bench-peers: there is no peer '$1': use llama.cpp, openvino or vllm" >&2
+        echo "bench-peers: there is no peer '$1': use llama.cpp, openvino, vllm or onnxruntime" >&2
         return 1
     fi
     if cmp -s "$requirements" "$stamp"; then

@@ -137,23 +137,8 @@ def train(
             data, options, job.model_directory, base.name, tokenizer, job.out_of_scope
         )
         save_classifier(trained.model, directory)
-        validation = EncodedTexts(data.validation, data.labels, tokenizer)
-        logits = trained.model.logits(validation.token_ids)
-        rule = tune_rule(
-            logits,
-            validation.truth,
-            trained.num_labels,
-            label=trained.none_output,
-            max_loss=options.max_scope_loss,
-        )
+        rule, measures = measure(trained, data, tokenizer, options.max_scope_loss)
         save_head(directory, trained.outputs, rule)
-        measures = {
-            "validation_without_rule": validation.measure(logits, None),
-            "validation": validation.measure(logits, rule),
-        }
-        if data.test:
-            test = EncodedTexts(data.test, data.labels, tokenizer)
-            measures["test"] = test.measure(trained.model.logits(test.token_ids), rule)
         report = ClassifierReport.of(
             job.name,
             base,
@@ -197,6 +182,31 @@ def train_classifier(
         loss_curve=curve,
         wall_seconds=time.monotonic() - started,
     )
+
+
+def measure(
+    trained: TrainedClassifier, data: ClassificationData, tokenizer: Tokenizer, max_loss: float
+) -> tuple[ScopeRule | None, dict[str, Accuracy]]:
+    """Reads the out-of-scope rule off the validation texts; then looks at the test texts."""
+    validation = EncodedTexts(data.validation, data.labels, tokenizer)
+    logits = trained.model.logits(validation.token_ids)
+    rule = tune_rule(
+        logits,
+        validation.truth,
+        trained.num_labels,
+        label=trained.none_output,
+        max_loss=max_loss,
+    )
+    measures = {
+        "validation_without_threshold": validation.measure(logits, None),
+        "validation": validation.measure(logits, rule),
+    }
+    if data.test:
+        test = EncodedTexts(data.test, data.labels, tokenizer)
+        logits = trained.model.logits(test.token_ids)
+        measures["test_without_threshold"] = test.measure(logits, None)
+        measures["test"] = test.measure(logits, rule)
+    return rule, measures
 
 
 def prepared_encoder(directory: Path) -> BaseModel:
