@@ -90,8 +90,8 @@ def add(
     kept = kept_versions(directory)
     if ranks and kept:
         raise click.UsageError("DIRECTORY holds versions of lower ranks already: leave out --ranks")
-    for place in (directory, *(version.directory for version in kept)):
-        file_sizes(place)
+    for source in (directory, *(version.directory for version in kept)):
+        file_sizes(source)
 
     async def upload(client: EdgeLoraClient, source: Path, **more: Any) -> RegisterAdapterResponse:
         with _progress(f"Uploading {source.name}") as on_progress:

@@ -140,7 +140,8 @@ def _array(text: str, name: str) -> Iterator[tuple[int, Any]]:
             position = _after_space(text, position + 1)
         elif text[position : position + 1] != "]":
             raise ToolchainError(f"{where(position)}: the array lacks a comma or its end")
-    if text[position + 1 :].strip():
+    position = _after_space(text, position + 1)
+    if position < len(text):
         raise ToolchainError(f"{where(position)}: more follows the array: one array a file")
 
 
