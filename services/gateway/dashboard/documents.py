@@ -14,7 +14,7 @@ from edgelora.v1.scheduler_service_pb2 import GetQueuesResponse
 from services.gateway.dashboard.device_document import device_document, optional
 from services.gateway.dashboard.engine_window import REST, EngineUse
 from services.gateway.dashboard.latency_windows import Percentiles
-from services.gateway.dashboard.node_look import NodeLook
+from services.gateway.dashboard.node_look import EncoderLook, NodeLook
 from services.gateway.dashboard.pressure_log import dimension_pressures
 
 _MAX_POINT_ADAPTERS = 12
@@ -73,6 +73,7 @@ def node_document(look: NodeLook) -> Document:
         }
         if look.model
         else None,
+        "encoder": _encoder(look.encoder) if look.encoder else None,
         "engine": _engine(look.engine) if look.engine else None,
         "use": _use(look.use) if look.use else None,
         "queues": _queues(look.queues) if look.queues else None,
@@ -167,6 +168,16 @@ def _point_adapters(use: EngineUse) -> Mapping[str, list[float]]:
         share, tokens_per_s = named.get(REST, [0.0, 0.0])
         named[REST] = [share + adapter.share, tokens_per_s + adapter.output_tokens_per_s]
     return named
+
+
+def _encoder(encoder: EncoderLook) -> Document:
+    status = encoder.status
+    return {
+        "name": encoder.name,
+        "texts_per_s": encoder.texts_per_s,
+        "num_adapters": status.num_resident_adapters if status else None,
+        "num_adapter_slots": status.num_adapter_slots if status else None,
+    }
 
 
 def _engine(engine: GetEngineStatusResponse) -> Document:

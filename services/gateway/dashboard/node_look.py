@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgelora.v1.adapter_pb2 import TierStatistics
+from edgelora.v1.encoder_service_pb2 import GetEncoderStatusResponse
 from edgelora.v1.inference_service_pb2 import GetEngineStatusResponse, GetModelResponse
 from edgelora.v1.monitor_service_pb2 import GetSnapshotResponse
 from edgelora.v1.scheduler_service_pb2 import GetQueuesResponse
@@ -13,6 +14,15 @@ from services.gateway.dashboard.engine_window import EngineUse
 from services.gateway.dashboard.latency_windows import ClassLatency
 from services.gateway.dashboard.pressure_log import PressureChange
 from services.gateway.dashboard.refusal_log import Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderLook:
+    """The encoder of a node that has one."""
+
+    name: str
+    texts_per_s: float | None
+    status: GetEncoderStatusResponse | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,5 +39,6 @@ class NodeLook:
     tiers: TierStatistics | None
     monitored: GetSnapshotResponse | None
     latencies: Mapping[int, ClassLatency]
+    encoder: EncoderLook | None
     refusals: Sequence[Refusal]
     pressure_changes: Sequence[PressureChange]

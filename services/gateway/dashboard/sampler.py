@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from edgelora.v1.inference_service_pb2 import GetEngineStatusResponse
 from services.chassis.logs import code_places, get_logger
 from services.gateway.dashboard.documents import history_point, library_document, node_document
+from services.gateway.dashboard.encoder_window import EncoderWindow
 from services.gateway.dashboard.engine_window import EngineWindow
 from services.gateway.dashboard.history import History
 from services.gateway.dashboard.json_text import json_text
 from services.gateway.dashboard.latency_windows import LatencyWindows
-from services.gateway.dashboard.node_look import NodeLook
+from services.gateway.dashboard.node_look import EncoderLook, NodeLook
 from services.gateway.dashboard.pressure_log import PressureLog
 from services.gateway.dashboard.refusal_log import RefusalLog
 from services.gateway.encoding.ended import EndedEncoding
@@ -53,6 +54,7 @@ class Sampler:
         self._clock = clock
         self._unix_clock = unix_clock
         self._engine = EngineWindow()
+        self._encoder = EncoderWindow()
         self._latencies = LatencyWindows()
         self._refusals = RefusalLog()
         self._pressure = PressureLog()
@@ -116,11 +118,12 @@ class Sampler:
             )
 
     async def _look(self, at_s: float) -> None:
-        monitored, queues, tiers, engine, _ = await asyncio.gather(
+        monitored, queues, tiers, engine, encoder, _ = await asyncio.gather(
             self._node.monitored(),
             self._node.queues(),
             self._node.tiers(),
             self._read_engine(),
+            self._read_encoder(),
             self._refresh_library(at_s),
         )
         unix_s = self._unix_clock()
@@ -134,6 +137,7 @@ class Sampler:
             queues=queues,
             tiers=tiers,
             monitored=monitored,
+            encoder=encoder,
             latencies=self._latencies.by_class(at_s),
             refusals=self._refusals.newest_first(),
             pressure_changes=self._pressure.newest_first(),
@@ -152,6 +156,13 @@ class Sampler:
         # Its own time: on a busy node the answers come at different moments.
         self._engine.add(self._clock(), engine)
         return engine
+
+    async def _read_encoder(self) -> EncoderLook | None:
+        model, status = self._readiness.encoder, await self._node.encoder()
+        self._encoder.add(self._clock(), status)
+        if model is None:
+            return None
+        return EncoderLook(name=model.name, texts_per_s=self._encoder.texts_per_s(), status=status)
 
     async def _refresh_library(self, at_s: float) -> None:
         is_old = self._library_at_s is None or at_s - self._library_at_s >= _LIBRARY_S

@@ -5,11 +5,12 @@ import pytest
 
 from edgelora.v1.adapter_pb2 import Adapter, AdapterState
 from edgelora.v1.adapter_store_service_pb2 import LibraryEntry, ListLibraryResponse
+from edgelora.v1.encoder_service_pb2 import GetEncoderStatusResponse
 from edgelora.v1.monitor_service_pb2 import DeviceSnapshot, ProcessSample
 from services.gateway.dashboard.device_document import device_document
 from services.gateway.dashboard.documents import history_point, library_document, node_document
 from services.gateway.dashboard.engine_window import AdapterUse, EngineUse
-from services.gateway.dashboard.node_look import NodeLook
+from services.gateway.dashboard.node_look import EncoderLook, NodeLook
 
 EMPTY = NodeLook(
     at_unix_s=100.0,
@@ -20,6 +21,7 @@ EMPTY = NodeLook(
     queues=None,
     tiers=None,
     monitored=None,
+    encoder=None,
     latencies={},
     refusals=(),
     pressure_changes=(),
@@ -49,6 +51,20 @@ def test_a_point_names_the_busiest_and_adds_up_the_rest():
     assert len(point["adapters"]) == 13
     assert sum(share for share, _ in point["adapters"].values()) == pytest.approx(0.5)
     assert sum(tokens for _, tokens in point["adapters"].values()) == pytest.approx(2000.0)
+
+
+def test_an_encoder_is_told_of_where_there_is_one():
+    assert node_document(EMPTY)["encoder"] is None
+    status = GetEncoderStatusResponse(num_adapter_slots=32, num_resident_adapters=2)
+    look = EncoderLook(name="minilm", texts_per_s=12.5, status=status)
+    assert node_document(replace(EMPTY, encoder=look))["encoder"] == {
+        "name": "minilm",
+        "texts_per_s": 12.5,
+        "num_adapters": 2,
+        "num_adapter_slots": 32,
+    }
+    silent = EncoderLook(name="minilm", texts_per_s=None, status=None)
+    assert node_document(replace(EMPTY, encoder=silent))["encoder"]["num_adapters"] is None
 
 
 def test_the_node_tells_every_adapter():

@@ -24,7 +24,7 @@ class SilentNode:
     async def nothing(self):
         return None
 
-    monitored = tiers = engine = nothing
+    monitored = tiers = engine = encoder = nothing
 
     async def library(self):
         self.num_library_looks += 1
@@ -33,7 +33,7 @@ class SilentNode:
 class NothingIsReady:
     def __init__(self):
         self.services = {"scheduler": False}
-        self.model = None
+        self.model = self.encoder = None
 
 
 @pytest.fixture

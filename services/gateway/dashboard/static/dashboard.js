@@ -1,6 +1,6 @@
 // The dashboard: takes the stream's documents, hands each panel what it shows.
 import { byId } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, count, perSecond } from "./format.js";
 import { follow } from "./stream.js";
 import { AdapterNames } from "./names.js";
 import { EnginePanel } from "./engine_panel.js";
@@ -47,10 +47,15 @@ function showState(state) {
     : `Connection lost, trying again. ${shownAt ? `What is shown below is from ${clock(shownAt)}.` : ""}`;
 }
 
-function showServices({ services, model }) {
+function showServices({ services, model, encoder }) {
   const away = Object.entries(services).filter(([, isReady]) => !isReady).map(([name]) => name);
   byId("services").textContent = away.length
     ? `Not ready: ${away.join(", ").replaceAll("_", " ")}` : "All services ready";
   byId("services").dataset.level = away.length ? "critical" : "normal";
-  byId("model").textContent = model ? `${model.name}, computed by ${model.backend}` : "model unknown";
+  byId("model").textContent = model ? `${model.name}, computed by ${model.backend}`
+    : "inference" in services ? "model unknown" : "";
+  byId("encoder").hidden = !encoder;
+  byId("encoder").textContent = encoder
+    ? `${encoder.name}: ${perSecond(encoder.texts_per_s)} texts, ${count(encoder.num_adapters)} of `
+      + `${count(encoder.num_adapter_slots)} adapter slots in use` : "";
 }
