@@ -21,9 +21,9 @@ NUM_LAYERS = 3
 
 def write_measured_base(directory: Path) -> BaseModel:
     """Writes model, tokenizer and description into a directory."""
-    from tests.support.native_models import QWEN, write_model
+    from tests.support.native_models import QWEN, QWEN_KINDS, write_model
 
-    write_model(directory / NATIVE_FILE, QWEN, is_qwen=True)
+    write_model(directory / NATIVE_FILE, QWEN, QWEN_KINDS, is_qwen=True)
     save_tokenizer(directory)
     base = BaseModel(
         name="tiny",
