@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from edgelora.cli.errors import CliError
-from edgelora.cli.served_model import ensure_model
+from edgelora.cli.served_model import ensure_encoder, ensure_model
 from services.chassis.base_model import DEFAULT_NAME, FLOAT32_FILE, NATIVE_FILE, BaseModel
 from services.inference.backends.native_backend import NativeBackend
 from tests.support.prepared_model import prepared_model
@@ -93,3 +93,11 @@ def test_a_model_nothing_can_serve_is_refused_before_anything_starts(ensure, tmp
     other_model(tmp_path)
     with pytest.raises(CliError, match="--name other --weights native"):
         ensure("other", EDGELORA_INFERENCE_BACKEND="native")
+
+
+def test_a_model_of_the_other_kind_is_named_with_its_option(tmp_path):
+    other_model(tmp_path, FLOAT32_FILE)
+    with pytest.raises(CliError, match="of the other kind: name it with --model"):
+        ensure_encoder(tmp_path, "other", {}, print)
+    with pytest.raises(CliError, match="model bert is not prepared"):
+        ensure_encoder(tmp_path, "bert", {}, print)

@@ -11,12 +11,15 @@ from edgelora.v1.generation_pb2 import ChatMessage, Conversation, Tool, ToolCall
 from services.gateway.token_estimate import (
     conversation_texts,
     likely_prompt_tokens,
+    likely_text_tokens,
     most_prompt_tokens,
+    most_text_tokens,
     num_frames,
 )
 from services.inference.chat_template import ChatTemplate
 from services.inference.tool_prompt import OfferedTool
 from tests.support.small_tokenizer import CHAT_TEMPLATE
+from tests.support.tiny_encoder import tiny_tokenizer
 from tests.support.tool_template import KNOWS_TOOLS
 
 
@@ -70,3 +73,17 @@ def test_the_bound_covers_tools_in_either_form(tools, turns, source):
     num_bytes = len(text.replace(marker, "").encode())
     texts = conversation_texts(conversation)
     assert num_bytes <= most_prompt_tokens(texts, num_frames(conversation))
+
+
+TINY_ENCODER = tiny_tokenizer()
+TINY_ENCODER.no_padding()
+TINY_ENCODER.no_truncation()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(TEXT.filter(bool), min_size=1, max_size=4))
+def test_the_bound_covers_what_an_encoder_reads(texts):
+    lengths = [len(TINY_ENCODER.encode(text).ids) for text in texts]
+    assert sum(lengths) <= most_text_tokens(texts, 10**6)
+    assert sum(min(length, 8) for length in lengths) <= most_text_tokens(texts, 8)
+    assert len(texts) <= likely_text_tokens(texts, 8) <= most_text_tokens(texts, 8)

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgelora.errors import CancelledRequestError, InternalError, QuotaExceededError
+from services.gateway.encoding.ended import EndedEncoding
 from services.gateway.ended_generation import EndedGeneration
+from services.gateway.ended_request import EndedRequest
 from services.gateway.usage import Usage, UsageTotal, Used
 from services.gateway.usage_ledger import UsageLedger
 from tests.support.fake_clock import FakeClock
@@ -53,6 +55,23 @@ def test_what_the_tenants_own_quota_refused_is_no_request():
     counted = usage()
     counted.note_end(ended(error=QuotaExceededError("x"), prompt=0, output=0, engine_s=0.0))
     assert counted.of("a") == Used(num_refused=1)
+
+
+def test_tokens_that_were_encoded_are_not_those_that_were_generated():
+    def encoded(**fields):
+        values = {name: getattr(ended(), name) for name in EndedRequest.__slots__}
+        values |= {"num_output_tokens": 0, "operation": "embed", "num_texts": 1}
+        return EndedEncoding(**(values | fields))
+
+    counted = usage()
+    counted.note_end(ended("a", prompt=10, output=0, engine_s=1.0))
+    counted.note_end(encoded(tenant_id="a", num_prompt_tokens=10, engine_s=0.01))
+    cut = {"error": CancelledRequestError("x"), "engine_s": 0.0}
+    counted.note_end(encoded(tenant_id="b", num_prompt_tokens=20, **cut))
+    counted.note_end(ended("c", prompt=20, output=0, **cut))
+    assert counted.of("a").num_prompt_tokens == 20
+    assert counted.of("b").engine_s == pytest.approx(0.02)
+    assert counted.of("c").engine_s == pytest.approx(2.0)
 
 
 def test_a_cut_request_costs_what_tokens_cost_on_average():

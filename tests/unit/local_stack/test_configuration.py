@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,29 +56,33 @@ def known_variables(service, monkeypatch):
 
 
 @pytest.fixture
-def environments(tmp_path):
+def wiring(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("0" * 64)
-    return service_environments(
-        Wiring(
-            addresses={name: f"unix:/run/{name}.sock" for name in SERVICES},
-            http_address="127.0.0.1:8080",
-            dashboard_address="127.0.0.1:8081",
-            admin_address="unix:/run/admin.sock",
-            seal_key_file=secret,
-            operator_key_file=secret,
-            redis_url="unix://edgelora-store@/run/redis.sock",
-            redis_password_file=secret,
-            model_dir=Path("/models/m"),
-            encoder_dir=Path("/models/e"),
-            store_dir=Path("/adapters"),
-            remotes_file=Path("/remotes.toml"),
-            router_file=Path("/router.safetensors"),
-            gateway_dir=Path("/gateway"),
-            pids_dir=Path("/pids"),
-            metrics_addresses={name: "127.0.0.1:0" for name in SERVICES},
-        )
+    return Wiring(
+        addresses={name: f"unix:/run/{name}.sock" for name in SERVICES},
+        http_address="127.0.0.1:8080",
+        dashboard_address="127.0.0.1:8081",
+        admin_address="unix:/run/admin.sock",
+        seal_key_file=secret,
+        operator_key_file=secret,
+        redis_url="unix://edgelora-store@/run/redis.sock",
+        redis_password_file=secret,
+        model_dir=Path("/models/m"),
+        encoder_dir=Path("/models/e"),
+        store_dir=Path("/adapters"),
+        remotes_file=Path("/remotes.toml"),
+        router_file=Path("/router.safetensors"),
+        gateway_dir=Path("/gateway"),
+        pids_dir=Path("/pids"),
+        metrics_addresses={},
     )
+
+
+@pytest.fixture
+def environments(wiring):
+    addresses = dict.fromkeys(SERVICES, "127.0.0.1:0")
+    return service_environments(replace(wiring, metrics_addresses=addresses))
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -122,6 +127,18 @@ def test_what_is_documented_as_wired_is_what_the_launcher_sets(service, environm
 @pytest.mark.parametrize("service", SERVICES)
 def test_the_launcher_sets_only_what_the_service_takes(service, environments):
     config_class(service)[1].from_env(environments[service])
+
+
+@pytest.mark.parametrize(
+    ("missing", "model"), [(ENCODER, "encoder_dir"), ("inference", "model_dir")]
+)
+def test_a_node_needs_one_of_the_two_models(wiring, missing, model):
+    addresses = {name: wiring.addresses[name] for name in SERVICES if name != missing}
+    found = service_environments(replace(wiring, addresses=addresses, **{model: None}))
+    assert found.keys() == addresses.keys()
+    for service, environ in found.items():
+        config_class(service)[1].from_env(environ)
+        assert f"unix:/run/{missing}.sock" not in "".join(environ.values())
 
 
 def test_prefixes_are_the_services_own():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgelora.local_stack.errors import StackError
-from edgelora.local_stack.layout import SERVICES, StackLayout
+from edgelora.local_stack.layout import ENCODER, SERVICES, StackLayout
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_each_home_has_its_own_run_directory_and_always_the_same(layout):
 
 def test_a_deep_home_still_gets_socket_paths_that_fit(tmp_path):
     deep = StackLayout.of(tmp_path / ("d" * 200) / ("e" * 200), {"TMPDIR": "/tmp"})
-    for name in SERVICES:
+    for name in (*SERVICES, ENCODER):
         assert len(os.fsencode(deep.socket(name))) <= 107
 
 
