@@ -37,7 +37,7 @@ from tests.support.worker_bench import KEY, WORKER, make_ticket
 
 def labels_of(seed: int, count: int) -> list[str]:
     """Labels no other seed has."""
-    return [f"{seed}:{number}" for number in range(count)]
+    return [f"intent-{seed}-{number}" for number in range(count)]
 
 
 def classifier(seed: int, *, num_labels: int = 5, rank: int = 4, **head: Any) -> AdapterFiles:

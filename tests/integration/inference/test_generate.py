@@ -9,6 +9,7 @@ import pytest
 
 from edgelora.errors import from_rpc_error
 from edgelora.v1 import inference_service_pb2 as pb
+from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.generation_pb2 import FINISH_REASON_LENGTH, FINISH_REASON_STOP
 from services.chassis.sealing import Sealer, boot_clock_s
 from tests.support.adapter_files import good_adapter
@@ -151,7 +152,10 @@ async def test_forged_foreign_expired_and_missing_tickets(bench):
     tampered.payload = tampered.payload.replace(b"tenant", b"tenand")
     cases = {
         "UNAUTHENTICATED": [forged, tampered, make_request(forged, "x").ticket],
-        "PERMISSION_DENIED": [make_ticket(bench.sealer, worker="w1")],
+        "PERMISSION_DENIED": [
+            make_ticket(bench.sealer, worker="w1"),
+            make_ticket(bench.sealer, task=Task.TASK_ENCODE),
+        ],
         "FAILED_PRECONDITION": [make_ticket(bench.sealer, expires_at_boot_s=boot_clock_s() - 1)],
     }
     for code, tickets in cases.items():
