@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from edgelora.cli.output import print_json, print_table
 from edgelora.cli.places import home_option, json_option
+from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.prepare import (
     DEFAULT_ENCODER_SOURCE,
     DEFAULT_SOURCE,
@@ -15,9 +17,14 @@ from edgelora.toolchain.prepare import (
     list_models,
 )
 from edgelora.toolchain.prepare import prepare as prepare_model
-from edgelora.toolchain.rounding import QUANTISATIONS, make_rounding
+from edgelora.toolchain.quantisation.mixed_rounding import MixedRounding
+from edgelora.toolchain.quantisation.options import MAX_INPUTS, QuantisationOptions, SizeBudget
+from edgelora.toolchain.rounding import QUANTISATIONS, Rounding, make_rounding
 from edgelora.toolchain.weight_forms import WEIGHTS
 from services.chassis.base_model import DEFAULT_ENCODER_NAME, DEFAULT_NAME, FORMS, BaseModel
+
+DEFAULTS = QuantisationOptions()
+MIXED = MixedRounding.name
 
 
 @click.group()
@@ -28,6 +35,7 @@ def model() -> None:
     Examples:
       edgelora model prepare
       edgelora model prepare ./SmolLM2-360M-Instruct --name smollm2-360m
+      edgelora model prepare ./SmolLM2-360M-Instruct --quant mixed --size-budget 5.0b
       edgelora model list
     """
 
@@ -47,10 +55,28 @@ def model() -> None:
 )
 @click.option(
     "--quant",
-    type=click.Choice(QUANTISATIONS),
-    help="How native weights are rounded: plain to 4 and 8 bits, none to bfloat16. "
-    "[default: as they are, else plain]",
+    type=click.Choice([*QUANTISATIONS, MIXED]),
+    help="How native weights are rounded: plain to 4 and 8 bits, none to bfloat16, mixed with "
+    "calibration to 4, 5, 6 and 8 bits. [default: as they are, else plain]",
 )
+@click.option(
+    "--calibration",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="mixed: text, or chat data as JSONL. [default: demo data and texts of the model's own]",
+)
+@click.option(
+    "--calibration-inputs",
+    type=click.IntRange(1, MAX_INPUTS),
+    help=f"mixed: windows of text to calibrate with. [default: {DEFAULTS.inputs}]",
+)
+@click.option("--size-budget", help="mixed: most bytes (90MB) or bits a weight (5.0b).")
+@click.option(
+    "--leave-out",
+    multiple=True,
+    metavar="MODULE",
+    help="mixed: a module that stays 8-bit, such as down_proj, embedding or head; repeat.",
+)
+@click.option("--seed", type=int, help=f"mixed: of all draws. [default: {DEFAULTS.seed}]")
 @click.option("--force", is_flag=True, help="Replace a model of that name.")
 @home_option
 @json_option
@@ -59,6 +85,11 @@ def prepare(
     name: str | None,
     weights: str | None,
     quant: str | None,
+    calibration: Path | None,
+    calibration_inputs: int | None,
+    size_budget: str | None,
+    leave_out: tuple[str, ...],
+    seed: int | None,
     force: bool,
     home: Path,
     as_json: bool,
@@ -71,7 +102,14 @@ def prepare(
     """
     name = default_name(source) if name is None else name
     before = None if force else _existing(home / "models" / name)
-    rounding = None if quant is None else make_rounding(quant)
+    settings = {
+        "calibration": calibration,
+        "inputs": calibration_inputs,
+        "size_budget": None if size_budget is None else SizeBudget.parse(size_budget),
+        "left_out": leave_out or None,
+        "seed": seed,
+    }
+    rounding = _rounding(quant, {name: one for name, one in settings.items() if one is not None})
     description = prepare_model(
         source, home, name, weights=weights, rounding=rounding, replace=force
     )
@@ -100,6 +138,14 @@ def list_(home: Path, as_json: bool) -> None:
     ]
     columns = ("name", "family", "layers", "hidden", "context", "weights", "digest")
     print_table(columns, rows, "no model is prepared: run `edgelora model prepare`")
+
+
+def _rounding(quant: str | None, settings: dict[str, Any]) -> Rounding | None:
+    if quant == MIXED:
+        return MixedRounding(QuantisationOptions(**settings))
+    if settings:
+        raise ToolchainError("calibration and its settings need --quant mixed")
+    return None if quant is None else make_rounding(quant)
 
 
 def _existing(directory: Path) -> BaseModel | None:

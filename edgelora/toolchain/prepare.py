@@ -16,7 +16,13 @@ from rich.console import Console
 from edgelora.toolchain.errors import ModelExistsError, ToolchainError
 from edgelora.toolchain.model_source import EncoderSource, ModelSource, TokenizerFiles
 from edgelora.toolchain.published_directory import published_directory, restore_interrupted
-from edgelora.toolchain.rounding import QUANTISATIONS, PlainRounding, Rounding, make_rounding
+from edgelora.toolchain.rounding import (
+    QUANTISATIONS,
+    REPORT_PATTERN,
+    PlainRounding,
+    Rounding,
+    make_rounding,
+)
 from edgelora.toolchain.weight_forms import check_space, chosen_forms, write_form
 from edgelora.toolchain.wheel import DECODER, ENCODER, GGUF_SHA256, default_encoder, default_gguf
 from services.chassis.base_model import DEFAULT_ENCODER_NAME, FORMS, BaseModel
@@ -140,6 +146,7 @@ def _write(
         note = f"{name}: the context is limited to the model's sliding window, {window} tokens"
         Console(stderr=True).print(note, highlight=False)
     files = {FORMS[form]: write_form(model, form, directory, rounding) for form in forms}
+    _write_report(directory, rounding)
     _write_text(directory / "config.json", _json(model.config))
     _write_text(directory / "tokenizer.json", model.tokenizer.document)
     tokenizer_config = _tokenizer_config(model.tokenizer, model.shape.max_context_tokens)
@@ -177,7 +184,10 @@ def _add(
         raise ModelExistsError(
             f"{target.name!r} exists and is no model of this release: {remedy}"
         ) from error
-    is_rounded_so = rounding is None or rounding.name == description.quantisation
+    # A calibrated rounding may be asked for with other options than before.
+    is_rounded_so = rounding is None or (
+        rounding.name == description.quantisation and rounding.name in QUANTISATIONS
+    )
     missing = [
         form
         for form in forms
@@ -202,7 +212,17 @@ def _add(
             quantisation=rounding.name if form == "native" else description.quantisation,
         )
         description.save(target)
+        if form == "native":
+            _write_report(target, rounding)
     return description
+
+
+def _write_report(directory: Path, rounding: Rounding) -> None:
+    """Writes what a rounding tells, in place of what another one told."""
+    for path in directory.glob(REPORT_PATTERN):
+        path.unlink()
+    for name, text in rounding.report().items():
+        _write_text(directory / name, text)
 
 
 def _rounding_of(description: BaseModel, forms: Sequence[str]) -> Rounding:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:  # the native core is not installed everywhere
     from edgelora_native.matrices import Matrix
 
 
+REPORT_PATTERN = "quantisation[._]*"
+"""Names of the files of `Rounding.report`."""
+
+
 class Rounding(Protocol):
     """Chooses the kind of every matrix and rounds it.
 
@@ -39,6 +43,10 @@ class Rounding(Protocol):
         """
         ...
 
+    def report(self) -> dict[str, str]:
+        """Files to write beside the weights, name -> text, once all matrices were asked for."""
+        ...
+
 
 class PlainRounding:
     """Without calibration: 4 and 8 bits, and what the source has in such groups stays as it is."""
@@ -52,6 +60,10 @@ class PlainRounding:
 
         return [plain_matrix(name, source.tensors[name]) for name in names]
 
+    def report(self) -> dict[str, str]:
+        """Nothing is to be told."""
+        return {}
+
 
 class HalfPrecision:
     """Everything in bfloat16: what others are compared with."""
@@ -64,6 +76,10 @@ class HalfPrecision:
         from edgelora.toolchain.plain_matrices import half_matrix
 
         return [half_matrix(name, source.tensors[name]) for name in names]
+
+    def report(self) -> dict[str, str]:
+        """Nothing is to be told."""
+        return {}
 
 
 _ROUNDINGS: dict[str, type[PlainRounding] | type[HalfPrecision]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgelora.toolchain.errors import ToolchainError
@@ -42,9 +41,8 @@ class MixedRounding:
             self._model = quantise(source, self._options)
         return [self._model.matrices[name] for name in names]
 
-    def write_report(self, directory: Path) -> None:
-        """Writes the report beside the weights, once they were asked for."""
-        if self._model is not None:
-            from edgelora.toolchain.quantisation.report import write_report
+    def report(self) -> dict[str, str]:
+        """See Rounding."""
+        from edgelora.toolchain.quantisation.report import report_files
 
-            write_report(self._model.report, directory)
+        return {} if self._model is None else report_files(self._model.report)

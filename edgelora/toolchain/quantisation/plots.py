@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
 from typing import Any
 
 import matplotlib as mpl
@@ -25,21 +25,21 @@ _STYLE = {
 }
 
 
-def draw(report: QuantisationReport, directory: Path) -> list[Path]:
-    """Writes `quantisation_sensitivity.svg`, `_bits.svg` and `_perplexity.svg`; returns paths."""
+def draw(report: QuantisationReport) -> dict[str, str]:
+    """`quantisation_sensitivity.svg`, `_bits.svg` and `_perplexity.svg`: name -> SVG."""
     with mpl.rc_context(_STYLE):
         drawn = {
             "sensitivity": _sensitivity(report),
             "bits": _bits(report),
             "perplexity": _perplexity(report),
         }
-        paths = []
+        pictures = {}
         for name, figure in drawn.items():
-            path = directory / f"quantisation_{name}.svg"
             figure.tight_layout()
-            figure.savefig(path, format="svg", metadata={"Date": None})
-            paths.append(path)
-    return paths
+            text = io.StringIO()
+            figure.savefig(text, format="svg", metadata={"Date": None})
+            pictures[f"quantisation_{name}.svg"] = text.getvalue()
+    return pictures
 
 
 def _figure(title: str) -> tuple[Figure, Any]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from pathlib import Path
 
 from edgelora.toolchain.quantisation.evaluation import Comparison
 
@@ -64,21 +63,21 @@ class QuantisationReport:
         }
 
 
-def write_report(report: QuantisationReport, directory: Path) -> list[Path]:
-    """Writes the files into a directory and returns their paths; no pictures without matplotlib."""
-    paths = [directory / JSON_FILE, directory / MARKDOWN_FILE]
-    paths[0].write_text(json.dumps(report.document(), indent=2) + "\n", encoding="utf-8")
-    pictures: list[Path] = []
+def report_files(report: QuantisationReport) -> dict[str, str]:
+    """The files of a report: name -> text. There are no pictures without matplotlib."""
+    pictures: dict[str, str] = {}
     if find_spec("matplotlib") is not None:
         from edgelora.toolchain.quantisation.plots import draw
 
-        pictures = draw(report, directory)
-    paths[1].write_text(markdown(report, pictures), encoding="utf-8")
-    return [*paths, *pictures]
+        pictures = draw(report)
+    return {
+        JSON_FILE: json.dumps(report.document(), indent=2) + "\n",
+        MARKDOWN_FILE: _markdown(report, list(pictures)),
+        **pictures,
+    }
 
 
-def markdown(report: QuantisationReport, pictures: list[Path]) -> str:
-    """The report for people."""
+def _markdown(report: QuantisationReport, pictures: list[str]) -> str:
     held_out = report.held_out
     rise = held_out.perplexity_after - held_out.perplexity_before
     lines = [
@@ -129,5 +128,5 @@ def markdown(report: QuantisationReport, pictures: list[Path]) -> str:
         "",
     ]
     for picture in pictures:
-        lines += [f"![{picture.stem}]({picture.name})", ""]
+        lines += [f"![{picture.removesuffix('.svg')}]({picture})", ""]
     return "\n".join(lines)
