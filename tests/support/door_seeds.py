@@ -109,7 +109,11 @@ BODIES: dict[str, list[Any]] = {
             **_EXTENSIONS,
         },
     ],
-    "/v1/embeddings": [{"model": "home", "input": CANARY}],
+    "/v1/embeddings": [
+        {"model": "stand-in-encoder", "input": [CANARY, "x"], "encoding_format": "base64"},
+        {"model": "intents", "input": CANARY, "adapter_strength": 0.5, "priority": "batch"},
+    ],
+    "/v1/classify": [{"model": "intents", "input": [CANARY, "x"], "top": 2, "user": CANARY}],
     "/v1/generations/{id}/strength": [{"strength": 0.5, "adapter": "home"}],
     "/api/chat": [
         {"model": "home", "messages": _ASKED, "options": {**_SAMPLING, "num_predict": 5}},
@@ -137,8 +141,8 @@ BODIES: dict[str, list[Any]] = {
     "/api/delete": [{"model": "home"}],
     "/api/push": [{"model": "home", "insecure": False}],
     "/api/blobs/{digest}": [{"file": CANARY}],
-    "/api/embed": [{"model": "home", "input": [CANARY]}],
-    "/api/embeddings": [{"model": "home", "prompt": CANARY}],
+    "/api/embed": [{"model": "stand-in-encoder:latest", "input": [CANARY], "truncate": True}],
+    "/api/embeddings": [{"model": "intents", "prompt": CANARY}],
 }
 """Path of a route that reads a body -> bodies."""
 
@@ -185,6 +189,18 @@ MESSAGES: dict[str, list[Any]] = {
         pb.ChatRequest(
             messages=_MESSAGES, options=GenerationOptions(constraint=Constraint(regex=CANARY))
         ),
+    ],
+    "Classify": [
+        pb.ClassifyRequest(
+            texts=[CANARY, "x"],
+            adapter=AdapterSelection(adapter="intents", strength=0.5),
+            top_labels=2,
+            user=CANARY,
+        )
+    ],
+    "Embed": [
+        pb.EmbedRequest(texts=[CANARY]),
+        pb.EmbedRequest(texts=["x"], adapter=AdapterSelection(adapter="intents")),
     ],
     "SetStrength": [pb.SetStrengthRequest(request_id="0" * 32, adapter="home", strength=0.5)],
     "ForgetSession": [pb.ForgetSessionRequest(session=CANARY)],

@@ -88,18 +88,21 @@ async def spread(count: int, num_workers: int, work: Callable[[int, int], Awaita
 
 @asynccontextmanager
 async def fuzzed_doors() -> AsyncIterator[FuzzedDoors]:
-    """Everything runs; the tenant has the adapter `home`."""
+    """Everything runs; the tenant has the adapter `home` and the classifier `intents`."""
     async with gateway_bench() as bench:
         await bench.start_store()
         await bench.start_worker()
-        bench.start_scheduler(MAX_WAITING_PER_TENANT="1000")
-        gateway = await observed_gateway(bench)
+        await bench.start_encoder()
+        encoder = bench.address("encoder")
+        bench.start_scheduler(MAX_WAITING_PER_TENANT="1000", ENCODER_WORKERS=f"e0={encoder}")
+        gateway = await observed_gateway(bench, ENCODER_ADDRESS=encoder)
         client = await bench.client(TENANT, **_RIGHTS)
         files = bench.directory / "adapter"
         files.mkdir()
         (files / "adapter_config.json").write_text("{}")
         (files / "adapter_model.safetensors").write_bytes(bytes(64))
         await client.register_adapter(files, alias="home")
+        bench.store.add_encoder_adapter(TENANT, "intents")
         doors = FuzzedDoors(bench, gateway)
         try:
             yield doors
