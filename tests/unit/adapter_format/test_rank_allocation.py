@@ -51,7 +51,7 @@ def test_a_rank_without_energy_is_not_bought() -> None:
 
 
 def test_a_budget_below_rank_one_is_refused_with_both_numbers() -> None:
-    with pytest.raises(InvalidRequestError, match="budget is 39 .* takes 40"):
+    with pytest.raises(InvalidRequestError, match=r"budget is 39 .* takes 40"):
         allocate_ranks(OF, 39)
 
 
