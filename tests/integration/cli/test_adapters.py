@@ -177,6 +177,7 @@ async def test_a_list_of_any_length_is_asked_for_once(command):
         "aliases",
         "digest",
         "state",
+        "task",
         "rank",
         "MB",
         "on",

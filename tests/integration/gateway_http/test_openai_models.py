@@ -35,9 +35,3 @@ async def test_a_foreign_model_looks_like_one_that_does_not_exist(node):
             answers.append(caught.value.response.text)
     assert len(set(answers)) == 1
     assert caught.value.code == "model_not_found"
-
-
-async def test_there_are_no_embeddings_and_that_is_said(node):
-    async with node.client() as client:
-        with pytest.raises(openai.NotFoundError, match="serves no embeddings"):
-            await client.embeddings.create(model=BASE, input="x")

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from edgelora.errors import InvalidRequestError
 from edgelora.v1 import gateway_service_pb2 as pb
+from services.chassis.unserved import NO_ENCODER
 from services.gateway.encoding.answers import bind_log_context
 from services.gateway.http.call import HttpCall
 from services.gateway.http.encoding_answer import encoded_headers
@@ -44,6 +45,9 @@ async def embed_one(call: HttpCall) -> Response:
 async def _embed(call: HttpCall, texts_name: str) -> tuple[EncodingFields, pb.EmbedResponse]:
     caller = await call.authenticate()
     body = await call.json_fields()
+    if not call.door.has_encoder:
+        # Not found would make clients pull.
+        raise InvalidRequestError(NO_ENCODER, field="model")
     base, other = call.door.encoder.name, call.door.decoder_name
     asked = read_encoding(body, texts_name, lambda name: selections_named(name, base, other))
     may_cut = _may_cut(body)
