@@ -1,4 +1,4 @@
-"""Writes a trained classifier as a plain PEFT directory and its head.json, and reads it back."""
+"""Writes a trained classifier as a plain PEFT directory, and its head.json."""
 
 from __future__ import annotations
 
@@ -16,17 +16,26 @@ from edgelora.toolchain.classification.model import EncoderClassifier
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.lora_model import CONFIG_FILE, WEIGHTS_FILE
 
+_WHOLE_MODEL = "model.safetensors"
 
-def save_classifier(model: EncoderClassifier, directory: Path) -> None:
-    """Writes configuration and weights: fp16, and the model has the rounded ones afterwards.
 
+def save_classifier(model: EncoderClassifier, directory: Path) -> Path:
+    """Writes what was trained and returns the file with the weights.
+
+    LoRA factors and head are a PEFT directory in fp16, and the model has the rounded weights
+    afterwards; of a linear probe the head alone is written. A whole model is a directory of
+    transformers' in fp32.
     Raises ToolchainError when a value is not finite in fp16.
     """
+    if model.method == "full":
+        model.wrapped.save_pretrained(directory)
+        return directory / _WHOLE_MODEL
     state = {
         name: tensor.detach().to(torch.float16).contiguous()
         for name, tensor in get_peft_model_state_dict(
             model.wrapped, save_embedding_layers=False
         ).items()
+        if model.method == "lora" or ".lora_" not in name
     }
     for name, tensor in state.items():
         if not bool(torch.isfinite(tensor).all()):
@@ -36,11 +45,12 @@ def save_classifier(model: EncoderClassifier, directory: Path) -> None:
     save_file(state, directory / WEIGHTS_FILE, metadata={"format": "pt"})
     config: dict[str, Any] = model.wrapped.peft_config["default"].to_dict()
     config["inference_mode"] = True
-    config["target_modules"] = sorted(config["target_modules"])
+    config["target_modules"] = sorted(config["target_modules"] if model.method == "lora" else ())
     text = json.dumps(config, indent=2, sort_keys=True, default=str) + "\n"
     (directory / CONFIG_FILE).write_text(text, encoding="utf-8")
     # What ships is what is measured.
     set_peft_model_state_dict(model.wrapped, load_file(directory / WEIGHTS_FILE))
+    return directory / WEIGHTS_FILE
 
 
 def save_head(directory: Path, labels: tuple[str, ...], rule: ScopeRule | None) -> None:

@@ -52,7 +52,7 @@ def fit(
 
     Raises ToolchainError when the loss is no number any more.
     """
-    start_head(model, samples, options.head_scale)
+    vectors = start_head(model, samples, options.head_scale)
     groups = _parameter_groups(model, options)
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=True)
     peaks = [group["lr"] for group in optimizer.param_groups]
@@ -66,16 +66,20 @@ def fit(
     ]
     curve: list[tuple[int, float]] = []
     losses: list[float] = []
+    is_frozen = not model.encoder_parameters
     model.train()
     with progress_bar("Training", len(batches)) as bar:
         for step, batch in enumerate(batches):
             share = learning_rate_share(step, len(batches), options.warmup_share, "cosine")
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * share
-            logits = model.head(model.vectors([one.token_ids for one in batch]))
+            if is_frozen:
+                batch_vectors = vectors[batch]
+            else:
+                batch_vectors = model.vectors([samples[index].token_ids for index in batch])
             loss = functional.cross_entropy(
-                logits,
-                torch.tensor([one.number for one in batch]),
+                model.head(batch_vectors),
+                torch.tensor([samples[index].number for index in batch]),
                 label_smoothing=options.label_smoothing,
             )
             optimizer.zero_grad(set_to_none=True)
@@ -100,15 +104,19 @@ def fit(
     return curve
 
 
-def start_head(model: EncoderClassifier, samples: Sequence[Sample], scale: float) -> None:
-    """Points each row of the head to the mean of its label's vectors, with length `scale`."""
-    vectors = model.encode([one.token_ids for one in samples])
+def start_head(model: EncoderClassifier, samples: Sequence[Sample], scale: float) -> torch.Tensor:
+    """Points each row of the head to the mean of its label's vectors, with length `scale`.
+
+    Returns the vectors, which stay what they are where the head alone is trained.
+    """
+    vectors = model.encode([one.token_ids for one in samples]).clone()
     layer = model.head_layer
     sums = torch.zeros_like(layer.weight)
     sums.index_add_(0, torch.tensor([one.number for one in samples]), vectors)
     with torch.no_grad():
         layer.weight.copy_(scale * functional.normalize(sums, dim=-1))
         layer.bias.zero_()
+    return vectors
 
 
 def draw_batches(
@@ -116,16 +124,16 @@ def draw_batches(
     options: ClassificationOptions,
     num_labels: int,
     order: random.Random,
-) -> list[list[Sample]]:
-    """The batches of one epoch: little padding, and labels as they come."""
-    drawn = list(samples)
-    outside = [one for one in samples if one.number == num_labels]
+) -> list[list[int]]:
+    """The batches of one epoch, as indices: little padding, and labels as they come."""
+    drawn = list(range(len(samples)))
+    outside = [index for index in drawn if samples[index].number == num_labels]
     drawn += outside * (options.out_of_scope_weight - 1)
     order.shuffle(drawn)
     size, span = options.batch_size, options.batch_size * _SORTED_BATCHES
-    batches: list[list[Sample]] = []
+    batches: list[list[int]] = []
     for start in range(0, len(drawn), span):
-        part = sorted(drawn[start : start + span], key=lambda one: len(one.token_ids))
+        part = sorted(drawn[start : start + span], key=lambda index: len(samples[index].token_ids))
         batches += [part[first : first + size] for first in range(0, len(part), size)]
     order.shuffle(batches)
     return batches

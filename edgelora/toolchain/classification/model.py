@@ -54,14 +54,16 @@ class EncoderClassifier:
                 attention_probs_dropout_prob=0.0,
                 hidden_dropout_prob=options.dropout,
             )
-        if options.method == "lora":
+        inner = model
+        if options.method != "full":
             model = _with_lora(model, options, base_name)
-        elif options.method == "probe":
-            model.requires_grad_(False)
-            model.classifier.requires_grad_(True)
+        if options.method == "probe":
+            # Left at no-op: PEFT knows no adapter without a factor.
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_("modules_to_save" in name)
+        self.method = options.method
         self.wrapped = model
-        """What PEFT saves."""
-        inner = model.base_model.model if options.method == "lora" else model
+        """What is saved."""
         self._bert = inner.bert
         self.head = inner.classifier
         """The head as a module: vectors to logits."""

@@ -25,7 +25,6 @@ from edgelora.toolchain.classification.labelled_text import ClassificationData, 
 from edgelora.toolchain.classification.model import EncoderClassifier
 from edgelora.toolchain.classification.options import ClassificationOptions
 from edgelora.toolchain.classification.scope import Accuracy
-from edgelora.toolchain.lora_model import WEIGHTS_FILE
 from services.chassis.base_model import BaseModel
 
 REPORT_FILE = "report.json"
@@ -71,14 +70,14 @@ class ClassifierReport:
         model: EncoderClassifier,
         rule: ScopeRule | None,
         measures: dict[str, Accuracy],
-        directory: Path,
+        weights_file: Path,
         *,
         train_sha256: str,
         loss_curve: list[tuple[int, float]],
         wall_seconds: float,
     ) -> Self:
-        """Puts it together; the weights are in `directory` already."""
-        weights = (directory / WEIGHTS_FILE).read_bytes()
+        """Puts it together; the weights are written already."""
+        weights = weights_file.read_bytes()
         splits = {"train": data.train, "validation": data.validation, "test": data.test}
         return cls(
             name=name,
@@ -126,11 +125,10 @@ def write_card(report: ClassifierReport, directory: Path, description: str) -> N
         "| | |",
         "|---|---|",
         f"| base model | {report.base_model} ({report.base_digest[:19]}...) |",
-        f"| LoRA | r={options['r']}, alpha={options['alpha']:g}, on "
-        f"{', '.join(options['targets'])}; {report.encoder_parameters} parameters |",
+        f"| trained | {_trained(report)} |",
         f"| head | {report.labels} labels, {report.head_parameters} parameters; mean pooling, "
         "length 1 (head.json) |",
-        f"| size | {report.weights_bytes / 1e6:.2f} MB (fp16) |",
+        f"| size | {report.weights_bytes / 1e6:.2f} MB |",
         f"| training data | {train['in_scope']} texts, {train['out_of_scope']} without a label; "
         f"sha256 {report.train_sha256[:12]} |",
         f"| training | {options['epochs']} epochs, peak learning rate "
@@ -149,6 +147,18 @@ def write_card(report: ClassifierReport, directory: Path, description: str) -> N
         lines.append(f"| {split.replace('_', ' ')} | {', '.join(words)} |")
     lines += ["", "The whole record is in `report.json`.", ""]
     (directory / CARD_FILE).write_text("\n".join(lines), encoding="utf-8")
+
+
+def _trained(report: ClassifierReport) -> str:
+    options = report.options
+    if options["method"] == "probe":
+        return "the head alone"
+    if options["method"] == "full":
+        return f"every weight, {report.encoder_parameters} parameters"
+    return (
+        f"LoRA r={options['r']}, alpha={options['alpha']:g}, on {', '.join(options['targets'])}, "
+        f"{report.encoder_parameters} parameters"
+    )
 
 
 def write_routing_card(directory: Path, description: str, texts: Sequence[LabelledText]) -> None:

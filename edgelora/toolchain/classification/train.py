@@ -136,7 +136,7 @@ def train(
         trained = train_classifier(
             data, options, job.model_directory, base.name, tokenizer, job.out_of_scope
         )
-        save_classifier(trained.model, directory)
+        weights = save_classifier(trained.model, directory)
         rule, measures = measure(trained, data, tokenizer, options.max_scope_loss)
         save_head(directory, trained.outputs, rule)
         report = ClassifierReport.of(
@@ -147,7 +147,7 @@ def train(
             trained.model,
             rule,
             measures,
-            directory,
+            weights,
             train_sha256=hashlib.sha256(job.train_file.read_bytes()).hexdigest(),
             loss_curve=trained.loss_curve,
             wall_seconds=trained.wall_seconds,

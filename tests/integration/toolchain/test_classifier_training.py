@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ TEXTS = [
 OPTIONS = ClassificationOptions(
     r=4,
     alpha=8,
-    epochs=6,
+    epochs=4,
     learning_rate=5e-3,
     head_learning_rate=3e-2,
     dropout=0.0,
@@ -139,23 +140,22 @@ def test_the_same_seed_gives_the_same_weights(place, trained, tmp_path):
     assert again.weights_sha256 == trained[1].weights_sha256
 
 
-@pytest.mark.parametrize("method", ["probe", "full"])
-def test_other_methods_train_more_or_less(place, method):
-    from edgelora.toolchain.classification.labelled_text import read_data
-    from edgelora.toolchain.classification.train import load_tokenizer, train_classifier
+def test_a_linear_probe_is_an_adapter_without_factors(place, tmp_path):
+    options = replace(OPTIONS, method="probe", epochs=4)
+    report = train(job(place), options, tmp_path / "probe")
+    assert report.encoder_parameters == 0
+    _, adapter = read(place, tmp_path / "probe")
+    assert not adapter.weights.pairs
+    assert adapter.head.labels == ("alarm", "bill", "music", "oos")
 
-    options = ClassificationOptions(
-        **{name: getattr(OPTIONS, name) for name in ("batch_size", "dropout", "threads")},
-        method=method,
-        epochs=1,
-    )
-    directory = place / "models" / "tiny"
-    data = read_data(place / "texts.jsonl")
-    made = train_classifier(data, options, directory, "tiny", load_tokenizer(directory, 64))
-    names = made.model.encoder_parameters
-    assert bool(names) == (method == "full")
-    assert not any("classifier" in name for name in names)
-    assert made.outputs == ("alarm", "bill", "music", "oos")
+
+def test_full_fine_tuning_leaves_a_whole_model(place, tmp_path):
+    options = replace(OPTIONS, method="full", epochs=1, learning_rate=1e-4, layer_decay=0.9)
+    report = train(job(place), options, tmp_path / "full")
+    whole = BertForSequenceClassification.from_pretrained(tmp_path / "full")
+    of_encoder = sum(one.numel() for one in whole.bert.parameters())
+    of_pooler = sum(one.numel() for one in whole.bert.pooler.parameters())
+    assert report.encoder_parameters == of_encoder - of_pooler
 
 
 def test_the_command_trains_and_refuses_what_is_not_for_classifiers(place, tmp_path):
