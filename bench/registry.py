@@ -32,6 +32,7 @@ BENCHMARKS: dict[str, str] = {
     "tiers": "bench.tiers",
     "adapters": "bench.registry_scale",
     "routing": "bench.routing",
+    "classify": "bench.classify",
     "priority": "bench.priority",
     "stress": "bench.stress",
     "scenario-car": "bench.scenario_car",

@@ -87,6 +87,7 @@ def bench(
       constraints  what bounded output costs, and what hostile schemas do
       adapters     the adapter store with 100, 1,000 and 10,000 adapters
       routing      choosing adapters, and what knowing who is resident saves
+      classify     intents on the encoder: accuracy, memory and speed beside whole models
       codec        what an adapter loses and saves when it is kept in few bits
       priority     classes and fair shares, beside first come first served
       stress       a device that heats, drains and fills up while requests come
