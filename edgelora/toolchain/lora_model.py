@@ -65,8 +65,10 @@ def add_lora(model: Any, options: TrainingOptions, base_name: str) -> Any:
         # PEFT 0.21 still asks transformers 5 by the older name; nothing for users to act upon.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         wrapped = get_peft_model(model, config)
-    if options.gradient_checkpointing:
-        wrapped.gradient_checkpointing_enable({"use_reentrant": False})
+        if options.gradient_checkpointing:
+            # Transformers 5 has renamed it meanwhile, and will not drop this name before 6.
+            warnings.filterwarnings("ignore", "`gradient_checkpointing_enable`", FutureWarning)
+            wrapped.gradient_checkpointing_enable({"use_reentrant": False})
     # A path of this machine would mean nothing, and tell too much, elsewhere.
     wrapped.peft_config["default"].base_model_name_or_path = base_name
     return wrapped

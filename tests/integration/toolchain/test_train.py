@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -204,33 +199,3 @@ def test_same_seed_gives_the_same_weights(tiny: Path, tmp_path: Path) -> None:
         for run, seed in enumerate((1, 1, 2))
     ]
     assert digests[0] == digests[1] != digests[2]
-
-
-TRAIN = """
-import sys
-from pathlib import Path
-from edgelora.toolchain.train import TrainingJob, train
-from edgelora.toolchain.training_options import TrainingOptions
-model, data, output = map(Path, sys.argv[1:])
-job = TrainingJob(name="x", model_directory=model, train_file=data)
-try:
-    train(job, TrainingOptions(alpha=8, epochs=10**7, force=True, threads=1), output)
-except KeyboardInterrupt:
-    sys.exit(130)
-"""
-
-
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_training_leaves_nothing(tiny: Path, tmp_path: Path, signum: int) -> None:
-    write_conversations(tmp_path / "data.jsonl", CONVERSATIONS)
-    process = subprocess.Popen(
-        [sys.executable, "-c", TRAIN, str(tiny), str(tmp_path / "data.jsonl"), str(tmp_path / "o")]
-    )
-    deadline = time.monotonic() + 100
-    while not (tmp_path / ".o.partial").exists():
-        assert process.poll() is None, "training ended before it could be stopped"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.kill(process.pid, signum)
-    assert process.wait(60) == 130
-    assert [path.name for path in tmp_path.iterdir()] == ["data.jsonl"]

@@ -37,6 +37,8 @@ def test_sensible_options_pass() -> None:
         ({"warmup_share": 1.0}, r"warmup_share"),
         ({"batch_tokens": 0}, r"batch_tokens"),
         ({"threads": 0}, r"threads"),
+        ({"early_stop": 0}, r"early_stop"),
+        ({"checkpoint_steps": 0}, r"checkpoint_steps"),
     ],
 )
 def test_impossible_option_is_refused(changes: dict[str, object], message: str) -> None:
@@ -54,6 +56,19 @@ def test_data_share_is_capped_at_three_percent() -> None:
     with pytest.raises(ToolchainError, match=r"31 tokens, 3.1 % .* at most 3 %.*--force"):
         data_share(31, 1000, force=False)
     assert data_share(31, 1000, force=True) == pytest.approx(0.031)
+
+
+def test_an_unknown_base_counts_as_trained_on_one_token_a_parameter() -> None:
+    assert data_share(30, None, force=False, base_parameters=1000) is None
+    with pytest.raises(ToolchainError, match=r"3.1 % of what it surely saw.*give --base-training"):
+        data_share(31, None, force=False, base_parameters=1000)
+    assert data_share(31, 10**6, force=False, base_parameters=1000) == pytest.approx(3.1e-5)
+
+
+@pytest.mark.parametrize("use_rslora", [False, True])
+def test_another_rank_keeps_the_scaling(use_rslora: bool) -> None:
+    options = TrainingOptions(r=64, alpha=128, use_rslora=use_rslora)
+    assert options.at_rank(16).scaling == pytest.approx(options.scaling)
 
 
 def test_data_share_of_an_unknown_base_is_unknown() -> None:
