@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from edgelora.cli.adapter_arrival import add, install
+from edgelora.cli.adapter_export import export
 from edgelora.cli.adapter_listing import list_
 from edgelora.cli.adapter_lookup import find_adapter
 from edgelora.cli.adapter_pack import pack
@@ -21,7 +22,7 @@ from edgelora.client import EdgeLoraClient
 
 @click.group()
 def adapters() -> None:
-    """Add, install, list, show, alias, pin, pack and remove adapters.
+    """Add, install, list, show, alias, pin, pack, export and remove adapters.
 
     \b
     Examples:
@@ -36,7 +37,7 @@ def adapters() -> None:
     """
 
 
-for _command in (add, install, list_, pack, warmup):
+for _command in (add, install, list_, pack, export, warmup):
     adapters.add_command(_command)
 adapters.add_command(add, "register")
 

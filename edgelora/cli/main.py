@@ -25,7 +25,7 @@ _COMMANDS = {
     "embed": ("edgelora.cli.embed", "Turn texts into vectors."),
     "adapters": (
         "edgelora.cli.adapters",
-        "Add, install, list, show, alias, pin, pack and remove adapters.",
+        "Add, install, list, show, alias, pin, pack, export and remove adapters.",
     ),
     "sessions": ("edgelora.cli.sessions", "Forget conversations that the node keeps warm."),
     "strength": ("edgelora.cli.strength", "Change an adapter's strength in a running answer."),

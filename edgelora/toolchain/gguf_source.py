@@ -18,7 +18,7 @@ from edgelora.toolchain.gguf_tokenizer import GgufVocabulary
 from edgelora.toolchain.model_source import ModelSource, match_tensors
 from services.chassis.base_model import file_digest
 
-_LAYER_NAMES = {
+LAYER_NAMES = {
     "attn_norm": "input_layernorm",
     "ffn_norm": "post_attention_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -31,6 +31,7 @@ _LAYER_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+"""Modules of a layer: their name in GGUF -> their path in a Hugging Face layer."""
 _OTHER_NAMES = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
@@ -92,6 +93,6 @@ def _our_name(name: str) -> str:
     if name in _OTHER_NAMES:
         return _OTHER_NAMES[name]
     match name.split("."):
-        case ["blk", layer, module, end] if module in _LAYER_NAMES:
-            return f"model.layers.{layer}.{_LAYER_NAMES[module]}.{end}"
+        case ["blk", layer, module, end] if module in LAYER_NAMES:
+            return f"model.layers.{layer}.{LAYER_NAMES[module]}.{end}"
     return name

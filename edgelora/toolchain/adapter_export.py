@@ -1,0 +1,199 @@
+"""Takes an adapter along: as a plain PEFT directory, or as a GGUF file for llama.cpp.
+
+Adapters are read as a node reads them, so what is exported is what is served, and what is not
+served is refused for the same reason.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgelora.adapter_format import (
+    AdapterConfig,
+    AdapterWeights,
+    ClassifierHead,
+    read_adapter,
+    read_encoder_adapter,
+    read_tensors,
+    recognise,
+)
+from edgelora.adapter_format.architecture import DECODER, ENCODER, Architecture
+from edgelora.adapter_format.codec.layout import MAX_RANK
+from edgelora.adapter_format.tensor_file import write_tensors
+from edgelora.adapter_upload import FILE_NAMES, HEAD_NAME, OPTIONAL_NAMES, file_sizes
+from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.gguf_lora import write_gguf_lora
+from edgelora.toolchain.published_directory import published_directory, published_file
+from services.chassis.base_model import (
+    DEFAULT_ENCODER_NAME,
+    DEFAULT_NAME,
+    BaseModel,
+    read_object,
+)
+
+_BESIDE = (*OPTIONAL_NAMES, "README.md")
+"""Goes with a PEFT directory as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalAdapter:
+    """An adapter of a directory, read and checked against its base model."""
+
+    directory: Path
+    base_directory: Path
+    base: BaseModel
+    config: AdapterConfig
+    weights: AdapterWeights
+    head: ClassifierHead | None
+    is_bare: bool
+    """Trained on the bare model, without an output head, so that its paths are shorter."""
+
+    @property
+    def architecture(self) -> Architecture:
+        """Of the base model."""
+        return ENCODER if self.base.is_encoder else DECODER
+
+
+def read_local_adapter(directory: Path, home: Path, model: str | None = None) -> LocalAdapter:
+    """Reads an adapter for a prepared model; without a name for the default one of its kind.
+
+    Raises AdapterRejectedError and AdapterIncompatibleError as a node does, ToolchainError when the
+    model is not prepared.
+    """
+    file_sizes(directory)
+    config_data, weights_data = ((directory / name).read_bytes() for name in FILE_NAMES)
+    if model is None:
+        is_encoders = recognise(config_data, weights_data) is ENCODER
+        model = DEFAULT_ENCODER_NAME if is_encoders else DEFAULT_NAME
+    base_directory = home / "models" / model
+    try:
+        base = BaseModel.load(base_directory)
+    except FileNotFoundError:
+        raise ToolchainError(
+            f"model {model} is not prepared in {home}: `edgelora model list` shows those that are"
+        ) from None
+    except ValueError as error:
+        raise ToolchainError(f"model {model}: {error}") from error
+    head = None
+    if base.is_encoder:
+        head_file = directory / HEAD_NAME
+        read = read_encoder_adapter(
+            config_data,
+            weights_data,
+            head_file.read_bytes() if head_file.is_file() else None,
+            targets=base.targets,
+            num_layers=base.num_layers,
+            hidden_size=base.hidden_size,
+            max_rank=MAX_RANK,
+        )
+        config, weights, head = read.config, read.weights, read.head
+    else:
+        config, weights = read_adapter(
+            config_data,
+            weights_data,
+            targets=base.targets,
+            num_layers=base.num_layers,
+            max_rank=MAX_RANK,
+        )
+    architecture = ENCODER if base.is_encoder else DECODER
+    matches = [architecture.factor.fullmatch(name) for name in read_tensors(weights_data)]
+    return LocalAdapter(
+        directory=directory,
+        base_directory=base_directory,
+        base=base,
+        config=config,
+        weights=weights,
+        head=head,
+        is_bare=any(one and not one[1].startswith(architecture.prefix) for one in matches),
+    )
+
+
+def export_gguf(
+    adapter: LocalAdapter, output: Path, *, half: bool = False, force: bool = False
+) -> None:
+    """Writes a file for llama.cpp, at once or not at all; equal adapters make equal bytes.
+
+    See `write_gguf_lora`. Raises ToolchainError for an encoder's adapter, and when there is an
+    `output` already, unless `force` replaces the file.
+    """
+    if adapter.base.is_encoder:
+        raise ToolchainError(
+            f"{adapter.base.name} is an encoder, and llama.cpp takes adapters of decoders alone: "
+            "export with --format peft"
+        )
+    if output.exists() and not (force and output.is_file()):
+        raise ToolchainError(
+            f"{output} exists: choose another output"
+            + (", or replace it with --force" if output.is_file() else "")
+        )
+    shape = read_object(adapter.base_directory / "config.json")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with published_file(output) as partial:
+        write_gguf_lora(
+            partial,
+            adapter.weights,
+            alpha=adapter.config.alpha,
+            family=adapter.base.family,
+            num_heads=shape["num_attention_heads"],
+            num_kv_heads=shape["num_key_value_heads"],
+            half=half,
+        )
+
+
+def export_peft(adapter: LocalAdapter, output: Path, *, force: bool = False) -> None:
+    """Writes a directory as PEFT does, at once or not at all; equal adapters make equal bytes.
+
+    Factors are in float32, exactly as they are served, under PEFT's names of today; the config has
+    only what says something. Card, probe, head and README.md go along. Raises ToolchainError when
+    there is an `output` already, unless `force` replaces the adapter there.
+    """
+    if output.exists():
+        is_adapter = (output / FILE_NAMES[0]).is_file()
+        if not is_adapter or adapter.directory.resolve().is_relative_to(output.resolve()):
+            raise ToolchainError(f"{output} exists: choose another output")
+        if not force:
+            raise ToolchainError(f"{output} exists: choose another output, or add --force")
+    with published_directory(output) as partial:
+        (partial / FILE_NAMES[0]).write_text(_peft_config(adapter), encoding="utf-8")
+        (partial / FILE_NAMES[1]).write_bytes(write_tensors(_peft_tensors(adapter)))
+        for name in _BESIDE:
+            if (adapter.directory / name).is_file():
+                shutil.copyfile(adapter.directory / name, partial / name)
+
+
+def _peft_config(adapter: LocalAdapter) -> str:
+    document: dict[str, Any] = json.loads(adapter.config.canonical_bytes())
+    document |= {
+        "base_model_name_or_path": adapter.base.name,
+        "bias": "none",
+        # Of the base while training; the factors are the same either way.
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+        "task_type": _task_type(adapter),
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _task_type(adapter: LocalAdapter) -> str | None:
+    if adapter.base.is_encoder:
+        return "SEQ_CLS" if adapter.head is not None else "FEATURE_EXTRACTION"
+    return None if adapter.is_bare else "CAUSAL_LM"
+
+
+def _peft_tensors(adapter: LocalAdapter) -> dict[str, NDArray[np.float32]]:
+    tensors = {}
+    for (layer, module), pair in sorted(adapter.weights.pairs.items()):
+        path = adapter.architecture.path(layer, module, is_bare=adapter.is_bare)
+        tensors[f"base_model.model.{path}.lora_A.weight"] = pair.lora_a
+        tensors[f"base_model.model.{path}.lora_B.weight"] = pair.lora_b
+    if adapter.head is not None:
+        tensors["base_model.model.classifier.weight"] = adapter.head.weight
+        tensors["base_model.model.classifier.bias"] = adapter.head.bias
+    return tensors
