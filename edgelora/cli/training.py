@@ -12,10 +12,9 @@ from edgelora.cli.output import progress_console
 from edgelora.toolchain.demo import DEMO_ADAPTERS, train_demo
 from edgelora.toolchain.exact_match import exact_match
 from edgelora.toolchain.rank_plan import DEFAULT_BUDGET, DEFAULT_RANKS, RankPlan
-from edgelora.toolchain.train import TrainingJob, train
+from edgelora.toolchain.train import TrainingJob, train, unfinished_run
 from edgelora.toolchain.training_options import TrainingOptions
 from edgelora.toolchain.training_report import TrainingReport
-from edgelora.toolchain.training_steps import TrainingInterrupted
 
 _INTERRUPTED = 130
 
@@ -31,10 +30,11 @@ def train_one(
         )
     try:
         return train(job, options, output, replace=replace, resume=resume)
-    except TrainingInterrupted:
+    except KeyboardInterrupt:
+        if not unfinished_run(output).exists():
+            raise
         progress_console().print(
-            "edgelora: stopped, and what was learned is kept: the same command with --resume goes "
-            "on from here"
+            "edgelora: interrupted; the same command with --resume goes on from the checkpoint"
         )
         raise click.exceptions.Exit(_INTERRUPTED) from None
 

@@ -53,7 +53,7 @@ def train(
         raise ToolchainError(
             f"output {output.name!r} exists: choose another, or replace it with --replace"
         )
-    unfinished = output.with_name(f".{output.name}.training")
+    unfinished = unfinished_run(output)
     if unfinished.exists() and not resume:
         if not replace:
             raise ToolchainError(
@@ -69,6 +69,11 @@ def train(
         write_report(report, directory, draw_training(report, directory))
     shutil.rmtree(unfinished, ignore_errors=True)
     return report
+
+
+def unfinished_run(output: Path) -> Path:
+    """Where the checkpoints of a training lie until it is done."""
+    return output.with_name(f".{output.name}.training")
 
 
 def train_into(

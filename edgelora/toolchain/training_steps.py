@@ -33,10 +33,6 @@ MAX_MEASURED_EXAMPLES = 200
 """Held-out examples that early stopping looks at, drawn once."""
 
 
-class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C after a step; the state is in the checkpoint."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Fit:
     """What a run has done so far; when it ends, what it did."""
@@ -67,9 +63,19 @@ class Fit:
         """Whether no step is left."""
         return self.stopped_early or self.step >= self.steps
 
-    def best_loss(self) -> float:
-        """The lowest held-out loss so far."""
-        return min((loss for _, loss in self.held_out_curve), default=float("inf"))
+    def judge(self, held_out_loss: float, patience: int) -> bool:
+        """Takes note of a measurement; returns whether it is the best so far.
+
+        After `patience` others in a row the run is over.
+        """
+        is_best = all(held_out_loss < loss for _, loss in self.held_out_curve)
+        self.held_out_curve.append((self.step, held_out_loss))
+        if is_best:
+            self.best_step, self.misses = self.step, 0
+        else:
+            self.misses += 1
+        self.stopped_early = self.misses >= patience and self.step < self.steps
+        return is_best
 
 
 def fit(
@@ -86,8 +92,8 @@ def fit(
     """Trains the adapter of `model`, which is on its device, and leaves the kept state in it.
 
     `held_out` is looked at with `early_stop` alone. A state in `checkpoint` is gone on with. Raises
-    TrainingInterrupted after Ctrl-C or SIGTERM when there is a checkpoint, ToolchainError when the
-    loss is no longer finite.
+    KeyboardInterrupt after Ctrl-C or SIGTERM, once the step is done and its state is saved, and
+    ToolchainError when the loss is no longer finite.
     """
     batches, per_epoch = _batches(train, options)
     run = Fit(steps=max(1, round(per_epoch * options.epochs)))
@@ -99,10 +105,10 @@ def fit(
     state = checkpoint.load() if checkpoint else None
     if state is not None:
         best = _restore(state, run, model, optimizer)
+        if run.is_over:
+            return _finished(run, model, best)
         say(f"Going on after step {run.step} of {run.steps}")
         run.resumed_at.append(run.step)
-    if run.is_over:
-        return _finished(run, model, best)
 
     measured = _drawn(held_out, options.seed)
     measure_steps = max(1, round(per_epoch / options.measurements_per_epoch))
@@ -114,15 +120,11 @@ def fit(
             started = time.monotonic()
             batch = [train[index] for index in indices]
             _step(model, batch, run, options, hardware, optimizer, parameters, pad_id)
-            if options.early_stop and (run.step % measure_steps == 0 or run.step == run.steps):
+            is_measured = run.step % measure_steps == 0 or run.step == run.steps
+            if options.early_stop and is_measured:
                 loss = _measured_loss(model, measured, hardware, pad_id)
-                if loss < run.best_loss():
+                if run.judge(loss, options.early_stop):
                     best = adapter_tensors(model)
-                    run.best_step, run.misses = run.step, 0
-                else:
-                    run.misses += 1
-                run.held_out_curve.append((run.step, loss))
-                run.stopped_early = run.misses >= options.early_stop and run.step < run.steps
             seconds = time.monotonic() - started
             run.seconds += seconds
             pace.saw(seconds)
@@ -133,7 +135,7 @@ def fit(
             if run.is_over:
                 break
             if interruption.is_wanted:
-                raise TrainingInterrupted
+                raise KeyboardInterrupt
     return _finished(run, model, best)
 
 
