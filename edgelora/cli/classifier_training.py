@@ -6,18 +6,39 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import click
+
+from edgelora.cli.output import progress_console
+from edgelora.toolchain.classification.fit import FitInterrupted
 from edgelora.toolchain.classification.options import ClassificationOptions
 from edgelora.toolchain.classification.report import ClassifierReport
 from edgelora.toolchain.classification.train import ClassificationJob, train
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
 SETTINGS = frozenset(
-    {"r", "alpha", "targets", "dropout", "epochs", "learning_rate", "seed", "threads"}
+    {
+        "r",
+        "alpha",
+        "targets",
+        "dropout",
+        "epochs",
+        "learning_rate",
+        "checkpoint_steps",
+        "seed",
+        "threads",
+    }
 )
 """Flags of `edgelora train` that a classifier has too; each has a default of its own."""
 
 
 def train_one(
-    job: ClassificationJob, output: Path, given: Mapping[str, Any], *, replace: bool
+    job: ClassificationJob,
+    output: Path,
+    given: Mapping[str, Any],
+    *,
+    replace: bool,
+    resume: bool,
 ) -> ClassifierReport:
     """Trains with the recipe's own settings but for those that were given."""
     settings = dict(given)
@@ -25,7 +46,14 @@ def train_one(
         settings.setdefault("alpha", 2.0 * settings["r"])
     if "epochs" in settings:
         settings["epochs"] = round(settings["epochs"])
-    return train(job, ClassificationOptions(**settings), output, replace=replace)
+    options = ClassificationOptions(**settings)
+    try:
+        return train(job, options, output, replace=replace, resume=resume)
+    except FitInterrupted:
+        progress_console().print(
+            "edgelora: interrupted; the same command with --resume goes on from the checkpoint"
+        )
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def summary(report: ClassifierReport) -> str:

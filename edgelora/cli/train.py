@@ -155,6 +155,7 @@ def train(
     if task == "classify":
         if data is None or output is None:
             raise click.UsageError("--task classify takes DATA and --output DIRECTORY")
+        resume, description = flags.pop("resume"), flags.pop("description")
         _train_classifier(
             {key: value for key, value in flags.items() if is_given(context, key)},
             data,
@@ -165,7 +166,9 @@ def train(
             test_data=test_data,
             out_of_scope_label=out_of_scope_label,
             max_scope_loss=max_scope_loss,
+            description=description if is_given(context, "description") else "Classifies texts.",
             replace=replace,
+            resume=resume,
             as_json=as_json,
         )
         return
@@ -217,7 +220,9 @@ def _train_classifier(
     test_data: Path | None,
     out_of_scope_label: str,
     max_scope_loss: float | None,
+    description: str,
     replace: bool,
+    resume: bool,
     as_json: bool,
 ) -> None:
     from edgelora.cli.classifier_training import SETTINGS, summary, train_one
@@ -237,8 +242,9 @@ def _train_classifier(
         validation_file=validation_data,
         test_file=test_data,
         out_of_scope=out_of_scope_label,
+        description=description,
     )
-    report = train_one(job, output, given, replace=replace)
+    report = train_one(job, output, given, replace=replace, resume=resume)
     if as_json:
         print_json({report.name: asdict(report)})
     else:

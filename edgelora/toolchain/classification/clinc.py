@@ -77,7 +77,7 @@ def train_missing(home: Path, model: str, seeds: int, threads: int | None) -> li
                 train_file=file,
                 description="Names the intent of an utterance, one of the 150 of CLINC150.",
             )
-            train(job, replace(options, seed=seed, threads=threads), place)
+            train(job, replace(options, seed=seed, threads=threads), place, resume=True)
     return places
 
 

@@ -8,10 +8,12 @@ average of the weights (Polyak averaging), which is worth more than the last one
 
 from __future__ import annotations
 
+import math
 import random
 import re
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,9 @@ from edgelora.toolchain.batches import learning_rate_share
 from edgelora.toolchain.classification.model import EncoderClassifier
 from edgelora.toolchain.classification.options import ClassificationOptions
 from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.interruption import Interruption
 from edgelora.toolchain.progress import progress_bar
+from edgelora.toolchain.training_checkpoint import CheckpointFile, State
 
 _CURVE_POINTS = 40
 _SORTED_BATCHES = 16
@@ -41,16 +45,36 @@ class Sample:
     """Of its label, see scope.py."""
 
 
+class FitInterrupted(KeyboardInterrupt):
+    """Ctrl-C after a step; the state is in the checkpoint."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Fit:
+    """What a run has done so far; when it ends, what it did."""
+
+    step: int = 0
+    """How many are done."""
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    """(step, mean loss in nats since the entry before)."""
+    losses: list[float] = field(default_factory=list)
+    """Since the last entry of the curve."""
+    seconds: float = 0.0
+    """By all processes together."""
+
+
 def fit(
     model: EncoderClassifier,
     samples: Sequence[Sample],
     options: ClassificationOptions,
     *,
     num_labels: int,
-) -> list[tuple[int, float]]:
-    """Trains in place; returns (step, mean loss in nats since the entry before).
+    checkpoint: CheckpointFile | None = None,
+) -> Fit:
+    """Trains in place, from the state in `checkpoint` where there is one.
 
-    Raises ToolchainError when the loss is no number any more.
+    Raises FitInterrupted after Ctrl-C or SIGTERM when there is a checkpoint, ToolchainError when
+    the loss is no number any more.
     """
     vectors = start_head(model, samples, options.head_scale)
     groups = _parameter_groups(model, options)
@@ -64,13 +88,18 @@ def fit(
         for _ in range(options.epochs)
         for batch in draw_batches(samples, options, num_labels, order)
     ]
-    curve: list[tuple[int, float]] = []
-    losses: list[float] = []
+    run = Fit()
+    state = checkpoint.load() if checkpoint else None
+    if state is not None:
+        _restore(state, run, optimizer, trained, average)
     is_frozen = not model.encoder_parameters
+    curve_steps = max(1, len(batches) // _CURVE_POINTS)
     model.train()
-    with progress_bar("Training", len(batches)) as bar:
-        for step, batch in enumerate(batches):
-            share = learning_rate_share(step, len(batches), options.warmup_share, "cosine")
+    with progress_bar("Training", len(batches)) as bar, Interruption() as interruption:
+        bar.advance(run.step)
+        for batch in batches[run.step :]:
+            started = time.monotonic()
+            share = learning_rate_share(run.step, len(batches), options.warmup_share, "cosine")
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * share
             if is_frozen:
@@ -86,22 +115,31 @@ def fit(
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(trained, _MAX_GRAD_NORM)
             optimizer.step()
-            kept = min(options.averaging, (1 + step) / (10 + step))
+            kept = min(options.averaging, (1 + run.step) / (10 + run.step))
             values = [parameter.data for parameter in trained]
             torch._foreach_lerp_(average, values, 1 - kept)
-            losses.append(float(loss.detach()))
-            if not np.isfinite(losses[-1]):
+            run.step += 1
+            run.losses.append(float(loss.detach()))
+            if not math.isfinite(run.losses[-1]):
                 raise ToolchainError(
-                    f"training diverged in step {step + 1}: lower the learning rate"
+                    f"training diverged in step {run.step}: lower the learning rate"
                 )
-            bar.advance(1, f"loss {losses[-1]:.3f}")
-            if (step + 1) % max(1, len(batches) // _CURVE_POINTS) == 0 or step + 1 == len(batches):
-                curve.append((step + 1, round(sum(losses) / len(losses), 4)))
-                losses = []
+            bar.advance(1, f"loss {run.losses[-1]:.3f}")
+            is_over = run.step == len(batches)
+            if run.step % curve_steps == 0 or is_over:
+                run.curve.append((run.step, round(sum(run.losses) / len(run.losses), 4)))
+                run.losses = []
+            run.seconds += time.monotonic() - started
+            is_due = run.step % options.checkpoint_steps == 0 or is_over
+            is_wanted = interruption.is_wanted
+            if checkpoint and (is_due or is_wanted):
+                checkpoint.save(_state(run, optimizer, trained, average))
+            if is_wanted and not is_over:
+                raise FitInterrupted
     if options.averaging:
         for parameter, value in zip(trained, average, strict=True):
             parameter.data.copy_(value)
-    return curve
+    return run
 
 
 def start_head(model: EncoderClassifier, samples: Sequence[Sample], scale: float) -> torch.Tensor:
@@ -168,3 +206,35 @@ def _layer(name: str) -> int | None:
     """The layer that a parameter belongs to; None for the embeddings."""
     match = _LAYER.search(name)
     return None if match is None else int(match[1])
+
+
+def _state(
+    run: Fit,
+    optimizer: torch.optim.Optimizer,
+    trained: Sequence[torch.nn.Parameter],
+    average: Sequence[torch.Tensor],
+) -> State:
+    return {
+        "run": asdict(run),
+        "trained": [parameter.data for parameter in trained],
+        "average": list(average),
+        "optimizer": optimizer.state_dict(),
+        "random": torch.get_rng_state(),
+    }
+
+
+def _restore(
+    state: State,
+    run: Fit,
+    optimizer: torch.optim.Optimizer,
+    trained: Sequence[torch.nn.Parameter],
+    average: Sequence[torch.Tensor],
+) -> None:
+    for name, value in state["run"].items():
+        setattr(run, name, value)
+    for parameter, value in zip(trained, state["trained"], strict=True):
+        parameter.data.copy_(value)
+    for kept, value in zip(average, state["average"], strict=True):
+        kept.copy_(value)
+    optimizer.load_state_dict(state["optimizer"])
+    torch.set_rng_state(state["random"])

@@ -46,6 +46,8 @@ class ClassificationOptions:
     """Share of the validation texts in scope that the out-of-scope threshold may lose."""
     max_tokens: int = 64
     """Of a training text; what is longer is cut."""
+    checkpoint_steps: int = 200
+    """Between two checkpoints."""
     seed: int = 0
     threads: int | None = None
     """Processor threads; None lets torch choose."""
@@ -75,7 +77,7 @@ class ClassificationOptions:
             raise ToolchainError("layer_decay must be above 0 and at most 1")
         if self.weight_decay < 0:
             raise ToolchainError("weight_decay must be 0 or more")
-        for name in ("epochs", "batch_size", "out_of_scope_weight"):
+        for name in ("epochs", "batch_size", "out_of_scope_weight", "checkpoint_steps"):
             if getattr(self, name) < 1:
                 raise ToolchainError(f"{name} must be at least 1")
         if self.max_tokens < 3:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import time
+import json
+import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from dataclasses import replace as replace_fields
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from tokenizers import Tokenizer
 
 from edgelora.adapter_format.head import ScopeRule
 from edgelora.toolchain.classification.files import save_classifier, save_head
-from edgelora.toolchain.classification.fit import Sample, fit
+from edgelora.toolchain.classification.fit import Fit, Sample, fit
 from edgelora.toolchain.classification.labelled_text import (
     OUT_OF_SCOPE,
     ClassificationData,
@@ -40,6 +42,7 @@ from edgelora.toolchain.classification.scope import (
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.published_directory import published_directory
 from edgelora.toolchain.train import prepared_base
+from edgelora.toolchain.training_checkpoint import CheckpointFile
 from services.chassis.base_model import BaseModel
 
 
@@ -66,8 +69,7 @@ class TrainedClassifier:
     """What each output of the head stands for."""
     num_labels: int
     """Of the outputs; one more stands for none where training had such texts."""
-    loss_curve: list[tuple[int, float]]
-    wall_seconds: float
+    run: Fit
 
     @property
     def none_output(self) -> str | None:
@@ -110,18 +112,28 @@ def train(
     output: Path,
     *,
     replace: bool = False,
+    resume: bool = False,
 ) -> ClassifierReport:
     """Trains and publishes `output` at once when everything is done; progress goes to stderr.
 
     `output` holds adapter_config.json, adapter_model.safetensors (fp16), head.json, card.json,
-    README.md and report.json. The test texts are looked at once, at the end.
-    Raises ToolchainError for unusable data or settings, or when `output` exists and `replace` is
-    false. Ctrl-C leaves nothing behind.
+    README.md and report.json. Until then a checkpoint lies in `.NAME.training` beside it, from
+    which `resume` goes on. The test texts are looked at once, at the end.
+    Raises ToolchainError for unusable data or settings, or when `output` or an unfinished run is
+    there and neither `replace` nor `resume` says what to do. Ctrl-C leaves the checkpoint alone.
     """
     if output.exists() and not replace:
         raise ToolchainError(
             f"output {output.name!r} exists: choose another, or replace it with --replace"
         )
+    unfinished = output.with_name(f".{output.name}.training")
+    if unfinished.exists() and not resume:
+        if not replace:
+            raise ToolchainError(
+                f"an unfinished training of {output.name!r} is there: go on with --resume, or "
+                "start over with --replace"
+            )
+        shutil.rmtree(unfinished)
     base = prepared_encoder(job.model_directory)
     options.check(base.targets)
     data = read_data(
@@ -132,9 +144,18 @@ def train(
         seed=options.seed,
     )
     tokenizer = load_tokenizer(job.model_directory, options.max_tokens)
+    train_sha256 = hashlib.sha256(job.train_file.read_bytes()).hexdigest()
+    checkpoint = CheckpointFile(
+        unfinished / "state.pt",
+        {
+            "base_model": base.digest,
+            "training_data": train_sha256,
+            "settings": json.dumps(asdict(replace_fields(options, threads=None))),
+        },
+    )
     with published_directory(output) as directory:
         trained = train_classifier(
-            data, options, job.model_directory, base.name, tokenizer, job.out_of_scope
+            data, options, job.model_directory, base.name, tokenizer, job.out_of_scope, checkpoint
         )
         weights = save_classifier(trained.model, directory)
         rule, measures = measure(trained, data, tokenizer, options.max_scope_loss)
@@ -148,14 +169,15 @@ def train(
             rule,
             measures,
             weights,
-            train_sha256=hashlib.sha256(job.train_file.read_bytes()).hexdigest(),
-            loss_curve=trained.loss_curve,
-            wall_seconds=trained.wall_seconds,
+            train_sha256=train_sha256,
+            loss_curve=trained.run.curve,
+            wall_seconds=trained.run.seconds,
         )
         report.save(directory)
         write_card(report, directory, job.description)
         write_routing_card(directory, job.description, data.train)
-        return report
+    shutil.rmtree(unfinished, ignore_errors=True)
+    return report
 
 
 def train_classifier(
@@ -165,6 +187,7 @@ def train_classifier(
     base_name: str,
     tokenizer: Tokenizer,
     out_of_scope: str = OUT_OF_SCOPE,
+    checkpoint: CheckpointFile | None = None,
 ) -> TrainedClassifier:
     """Trains on the training texts alone."""
     if options.threads is not None:
@@ -173,14 +196,12 @@ def train_classifier(
     outputs = (*data.labels, out_of_scope) if has_outside else data.labels
     model = EncoderClassifier(model_directory, len(outputs), options, base_name)
     samples = EncodedTexts(data.train, data.labels, tokenizer).samples
-    started = time.monotonic()
-    curve = fit(model, samples, options, num_labels=len(data.labels))
+    run = fit(model, samples, options, num_labels=len(data.labels), checkpoint=checkpoint)
     return TrainedClassifier(
         model=model,
         outputs=outputs,
         num_labels=len(data.labels),
-        loss_curve=curve,
-        wall_seconds=time.monotonic() - started,
+        run=run,
     )
 
 

@@ -14,9 +14,11 @@ from transformers import BertForSequenceClassification
 
 from edgelora.adapter_format.encoder import read_encoder_adapter
 from edgelora.cli.train import train as train_command
+from edgelora.toolchain.classification.fit import FitInterrupted
 from edgelora.toolchain.classification.options import ClassificationOptions
 from edgelora.toolchain.classification.train import ClassificationJob, train
 from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.interruption import Interruption
 from services.inference.backends.base import SlotWeight
 from services.inference.encoder.backend import EncoderLimits, EncoderText
 from services.inference.encoder.classification import classify, head_logits
@@ -135,9 +137,36 @@ def test_peft_and_our_encoder_give_the_logits_that_were_measured(place, trained)
     assert share == pytest.approx(report.measures["test"]["in_scope"])
 
 
-def test_the_same_seed_gives_the_same_weights(place, trained, tmp_path):
-    again = train(job(place), OPTIONS, tmp_path / "again")
+def test_a_run_that_was_interrupted_goes_on_to_the_same_weights(
+    place, trained, tmp_path, monkeypatch
+):
+    class AfterFiveSteps(Interruption):
+        """Ctrl-C during the fifth step."""
+
+        looks = 0
+
+        @property
+        def is_wanted(self):
+            self.looks += 1
+            return self.looks >= 5
+
+        @is_wanted.setter
+        def is_wanted(self, value):
+            pass
+
+    output = tmp_path / "again"
+    with monkeypatch.context() as patch:
+        patch.setattr("edgelora.toolchain.classification.fit.Interruption", AfterFiveSteps)
+        with pytest.raises(FitInterrupted):
+            train(job(place), OPTIONS, output)
+    assert [path.name for path in tmp_path.iterdir()] == [".again.training"]
+    with pytest.raises(ToolchainError, match="go on with --resume, or start over with --replace"):
+        train(job(place), OPTIONS, output)
+    with pytest.raises(ToolchainError, match="the unfinished run had another settings"):
+        train(job(place), replace(OPTIONS, seed=1), output, resume=True)
+    again = train(job(place), OPTIONS, output, resume=True)
     assert again.weights_sha256 == trained[1].weights_sha256
+    assert [path.name for path in tmp_path.iterdir()] == ["again"]
 
 
 def test_a_linear_probe_is_an_adapter_without_factors(place, tmp_path):
