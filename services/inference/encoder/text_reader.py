@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ millisecond."""
 
 _CHARS_PER_TOKEN = 16
 """No usual text has more."""
+_BLANK = re.compile(r"[ \t\n\r]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ class TextReader:
         num_chars = self._first_chars
         while True:
             part = _whole_words(text, num_chars)
-            encoding = self._tokenizer.encode(part)
+            # One that is read alone would keep every other thread from running meanwhile.
+            (encoding,) = self._tokenizer.encode_batch_fast([part])
             if encoding.overflowing or len(part) == len(text):
                 break
             num_chars *= 2
@@ -72,20 +75,19 @@ class TextReader:
     async def read(self, texts: Sequence[str], *, is_urgent: bool = True) -> list[ReadText]:
         """The ids of each text."""
         if is_urgent and sum(map(len, texts)) <= _INLINE_CHARS:
-            return self._read(texts)
+            return [self.read_one(text) for text in texts]
         thread = self._urgent_thread if is_urgent else self._patient_thread
-        return await asyncio.get_running_loop().run_in_executor(thread, self._read, texts)
+        loop = asyncio.get_running_loop()
+        # One after another: requests take turns, and one that is cancelled stops.
+        return [await loop.run_in_executor(thread, self.read_one, text) for text in texts]
 
     def close(self) -> None:
         """Ends the threads."""
         for thread in (self._urgent_thread, self._patient_thread):
             thread.shutdown(wait=False, cancel_futures=True)
 
-    def _read(self, texts: Sequence[str]) -> list[ReadText]:
-        return [self.read_one(text) for text in texts]
-
 
 def _whole_words(text: str, num_chars: int) -> str:
-    """The text up to a space, of about so many characters; all of it where there is no space."""
-    end = text.find(" ", num_chars)
-    return text if end < 0 else text[:end]
+    """The text up to a blank, of about so many characters; all of it where there is no blank."""
+    end = _BLANK.search(text, num_chars)
+    return text if end is None else text[: end.start()]
