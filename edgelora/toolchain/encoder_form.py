@@ -19,6 +19,7 @@ from edgelora_native.matrices import Matrix8, quantise8
 from numpy.typing import NDArray
 
 from edgelora.toolchain.bert_shape import BertShape, module_name
+from edgelora.toolchain.encoder_inputs import MeasuredInputs
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.model_source import EncoderSource, check_finite
 from edgelora.toolchain.progress import Bar
@@ -75,27 +76,38 @@ class _Writer:
         self._bar = bar
 
     def layers(self) -> Iterator[EncoderLayer]:
+        inputs = MeasuredInputs(
+            self._source.shape, lambda name: self._source.tensors[name].float32()
+        )
         for number in range(self._source.shape.num_layers):
             prefix = f"encoder.layer.{number}."
+            with np.errstate(all="ignore"):  # refused where it is packed
+                factors, intermediate_factors = inputs.run_layer(number)
             yield EncoderLayer(
-                query=self.linear(module_name(number, "query")),
-                key=self.linear(module_name(number, "key")),
-                value=self.linear(module_name(number, "value")),
+                factors=factors,
+                query=self.linear(module_name(number, "query"), factors),
+                key=self.linear(module_name(number, "key"), factors),
+                value=self.linear(module_name(number, "value"), factors),
                 attention_output=self.linear(module_name(number, "attention.output.dense")),
                 attention_norm=self.norm(f"{prefix}attention.output.LayerNorm"),
-                intermediate=self.linear(module_name(number, "intermediate.dense")),
+                intermediate_factors=intermediate_factors,
+                intermediate=self.linear(
+                    module_name(number, "intermediate.dense"), intermediate_factors
+                ),
                 output=self.linear(module_name(number, "output.dense")),
                 output_norm=self.norm(f"{prefix}output.LayerNorm"),
             )
 
-    def linear(self, name: str) -> Linear:
-        return Linear(self.matrix(f"{name}.weight"), self.array(f"{name}.bias"))
+    def linear(self, name: str, factors: NDArray[np.float32] | None = None) -> Linear:
+        return Linear(self.matrix(f"{name}.weight", factors), self.array(f"{name}.bias"))
 
     def norm(self, name: str) -> Norm:
         return Norm(self.array(f"{name}.weight"), self.array(f"{name}.bias"))
 
-    def matrix(self, name: str) -> Matrix8:
+    def matrix(self, name: str, factors: NDArray[np.float32] | None = None) -> Matrix8:
         values = self.array(name)
+        if factors is not None:
+            values = values / factors
         if np.abs(values).max() > _LARGEST:
             raise ToolchainError(f"tensor {name} holds values beyond half precision: not supported")
         return quantise8(values)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 _PACKAGE = "edgelora_native"
 _PARTS = (_PACKAGE, *(f"{_PACKAGE}.{one}" for one in ("packing", "encoder", "encoder_packing")))
-_INTERFACE = 6
+_INTERFACE = 7
 _DAMAGES = (ImportError, OSError, AttributeError, SyntaxError, ValueError)
 """What importing a package raises of which a file is missing, cut or of another kind."""
 

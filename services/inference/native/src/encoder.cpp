@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "error.h"
 #include "half.h"
@@ -52,12 +53,20 @@ void add_word(const uint8_t* row, int groups, float* out) {
 
 }  // namespace
 
-LoraShape lora_shape(const EncoderHeader& shape) {
+LoraShape lora_shape(const EncoderFile& file) {
+  const EncoderHeader& shape = file.header();
   const int hidden = as_int(shape.hidden_size);
   const int inner = as_int(shape.feed_forward_size);
+  std::vector<const float*> factors;
+  for (int layer = 0; layer < as_int(shape.num_layers); layer++) {
+    const float* qkv = file.floats(file.layer_tensor(layer, kQkvFactors));
+    const float* intermediate = file.floats(file.layer_tensor(layer, kIntermediateFactors));
+    factors.insert(factors.end(), {qkv, qkv, qkv, nullptr, intermediate, nullptr});
+  }
   return {as_int(shape.num_layers),
           {{hidden, hidden}, {hidden, hidden}, {hidden, hidden}, {hidden, hidden},
-           {inner, hidden}, {hidden, inner}}};
+           {inner, hidden}, {hidden, inner}},
+          std::move(factors)};
 }
 
 Encoder::Encoder(const std::string& path, const el_encoder_limits& limits)
@@ -67,7 +76,7 @@ Encoder::Encoder(const std::string& path, const el_encoder_limits& limits)
       limits_(checked(limits)),
       hidden_size_(as_int(shape_.hidden_size)),
       head_size_(as_int(shape_.head_size())),
-      slots_(lora_shape(shape_), limits.max_loras, limits.max_lora_rank),
+      slots_(lora_shape(file_), limits.max_loras, limits.max_lora_rank),
       lora_(kernels_, slots_),
       pool_(limits.num_threads, kModelPhases + kLayerPhases * as_int(shape_.num_layers)),
       hidden_input_(as_size(limits.max_step_tokens), hidden_size_),
@@ -80,6 +89,7 @@ Encoder::Encoder(const std::string& path, const el_encoder_limits& limits)
   qkv_.resize(3 * values);
   for (Scratch& scratch : scratch_) {
     scratch.tile.resize(as_size(kRowChunk * kMaxUnitBlocks * kLanes));
+    scratch.scaled.resize(as_size(hidden_size_));
     scratch.outputs.resize(as_size(kMaxQueryTile * head_size_));
   }
 }
@@ -108,12 +118,12 @@ void Encoder::encode(const el_texts& texts, float* vectors) {
       project_hidden(team, step, layer, kAttentionDense, kAttentionDenseBias, kAttentionModule,
                      attention_input_);
       add_and_normalise(team, step, floats(layer, kAttentionNormWeight),
-                        floats(layer, kAttentionNormBias));
+                        floats(layer, kAttentionNormBias), floats(layer, kIntermediateFactors));
       feed_forward(team, step, layer);
       project_hidden(team, step, layer, kOutputDense, kOutputDenseBias, kOutputModule,
                      feed_forward_input_);
       add_and_normalise(team, step, floats(layer, kOutputNormWeight),
-                        floats(layer, kOutputNormBias));
+                        floats(layer, kOutputNormBias), layer_factors(layer + 1));
     }
     pool(team, step, vectors);
   });
@@ -155,7 +165,7 @@ void Encoder::embed(Team& team, const EncoderStep& step) {
     add_word(words + as_size(step.texts.token_ids[row]) * as_size(groups) * kRowGroupBytes, groups,
              out);
     kernels_.layer_norm(out, nullptr, weight, bias, hidden_size_, shape_.norm_epsilon);
-    kernels_.quantise(out, hidden_size_, hidden_input_.rows(), row, 0);
+    quantise_hidden(team, row, layer_factors(0));
   });
 }
 
@@ -268,13 +278,29 @@ void Encoder::project_hidden(Team& team, const EncoderStep& step, int layer,
 }
 
 void Encoder::add_and_normalise(Team& team, const EncoderStep& step, const float* weight,
-                                const float* bias) {
+                                const float* bias, const float* factors) {
   team.each(step.num_rows(), [&](int row) {
-    float* out = hidden_row(row);
-    kernels_.layer_norm(out, projected_.data() + as_size(row) * as_size(hidden_size_), weight, bias,
+    kernels_.layer_norm(hidden_row(row),
+                        projected_.data() + as_size(row) * as_size(hidden_size_), weight, bias,
                         hidden_size_, shape_.norm_epsilon);
-    kernels_.quantise(out, hidden_size_, hidden_input_.rows(), row, 0);
+    quantise_hidden(team, row, factors);
   });
+}
+
+// Few of the values are much larger than the others; the factors bring them together, and the
+// matrices that follow are divided by them.
+void Encoder::quantise_hidden(const Team& team, int row, const float* factors) {
+  const float* values = hidden_row(row);
+  if (factors != nullptr) {
+    float* scaled = scratch(team).scaled.data();
+    kernels_.scale(values, factors, hidden_size_, scaled);
+    values = scaled;
+  }
+  kernels_.quantise(values, hidden_size_, hidden_input_.rows(), row, 0);
+}
+
+const float* Encoder::layer_factors(int layer) const {
+  return layer < as_int(shape_.num_layers) ? floats(layer, kQkvFactors) : nullptr;
 }
 
 void Encoder::feed_forward(Team& team, const EncoderStep& step, int layer) {

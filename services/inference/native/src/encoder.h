@@ -17,7 +17,7 @@
 namespace edgelora {
 
 // The encoder's modules, EL_QUERY .. EL_OUTPUT.
-LoraShape lora_shape(const EncoderHeader& shape);
+LoraShape lora_shape(const EncoderFile& file);
 
 class Encoder {
  public:
@@ -32,7 +32,7 @@ class Encoder {
   using Team = ThreadPool::Team;
   // What one thread needs to itself.
   struct Scratch {
-    std::vector<float> tile, queries, keys, values, outputs, scores;
+    std::vector<float> tile, scaled, queries, keys, values, outputs, scores;
     std::vector<const uint8_t*> key_blocks, value_blocks;
   };
   // One matrix, which may hold several modules of equal size.
@@ -51,7 +51,10 @@ class Encoder {
   void project_hidden(Team& team, const EncoderStep& step, int layer, EncoderLayerTensor weights,
                       EncoderLayerTensor bias, const int& module, const QuantisedBuffer& input);
   void add_and_normalise(Team& team, const EncoderStep& step, const float* weight,
-                         const float* bias);
+                         const float* bias, const float* factors);
+  void quantise_hidden(const Team& team, int row, const float* factors);
+  // Of the inputs of a layer; null behind the last one.
+  const float* layer_factors(int layer) const;
   void feed_forward(Team& team, const EncoderStep& step, int layer);
   void pool(Team& team, const EncoderStep& step, float* vectors);
 

@@ -47,6 +47,8 @@ void EncoderFile::check_tensors() const {
     check_matrix(tensor(kAttentionDense), tensor(kAttentionDenseBias), hidden, hidden);
     check_matrix(tensor(kIntermediate), tensor(kIntermediateBias), inner, hidden);
     check_matrix(tensor(kOutputDense), tensor(kOutputDenseBias), hidden, inner);
+    check_vector(tensor(kQkvFactors), hidden);
+    check_vector(tensor(kIntermediateFactors), hidden);
     check_vector(tensor(kAttentionNormWeight), hidden);
     check_vector(tensor(kAttentionNormBias), hidden);
     check_vector(tensor(kOutputNormWeight), hidden);

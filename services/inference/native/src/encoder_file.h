@@ -13,12 +13,14 @@ constexpr uint32_t kEncoderVersion = 1;
 
 // The tensors of one layer, in file order.
 enum EncoderLayerTensor {
+  kQkvFactors,  // what the inputs of query, key and value are multiplied by before they are rounded
   kEncoderQkv,
   kEncoderQkvBias,
   kAttentionDense,
   kAttentionDenseBias,
   kAttentionNormWeight,
   kAttentionNormBias,
+  kIntermediateFactors,
   kIntermediate,
   kIntermediateBias,
   kOutputDense,

@@ -108,6 +108,8 @@ struct Kernels {
   // (a multiple of 16). Not finite when x or y is not.
   void (*layer_norm)(float* x, const float* y, const float* weight, const float* bias, int n,
                      float epsilon);
+  // out = x * factors over n values (a multiple of 16).
+  void (*scale)(const float* x, const float* factors, int n, float* out);
   // x times the normal distribution function of x, over n values (a multiple of 16), and the
   // approximation of it by tanh (Hendrycks and Gimpel, arXiv 1606.08415).
   void (*gelu)(float* x, int n);

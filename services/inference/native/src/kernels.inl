@@ -308,6 +308,10 @@ void layer_norm(float* x, const float* y, const float* weight, const float* bias
   }
 }
 
+void scale(const float* x, const float* factors, int n, float* out) {
+  for (int i = 0; i < n; i += kLanes) store(out + i, mul(load(x + i), load(factors + i)));
+}
+
 // erf as a quotient of polynomials within [-4, 4], beyond which it is 1 in single precision; the
 // error is below 4e-7. NaN stays NaN, see exp.
 F32 erf(F32 x) {
@@ -570,6 +574,7 @@ constexpr Kernels table(const char* name) {
                  silu_times,
                  add_rows,
                  layer_norm,
+                 scale,
                  gelu,
                  gelu_tanh,
                  attend<HalfKv>,

@@ -159,10 +159,24 @@ void LoraSlots::check_pairs(const el_lora_pair* pairs, int num_pairs) const {
     require(!seen[at], "an adapter module is given twice");
     seen[at] = true;
     const auto rank = static_cast<size_t>(pair.rank);
-    require(all_fit(pair.lora_a, rank * static_cast<size_t>(in_features(pair.module))) &&
-                all_fit(pair.lora_b, rank * static_cast<size_t>(out_features(pair.module))),
-            "an adapter factor is not finite, or too large for half precision");
+    bool fit = all_fit(pair.lora_b, rank * static_cast<size_t>(out_features(pair.module)));
+    std::vector<float> row;
+    for (int j = 0; j < pair.rank; j++) {
+      read_a_row(pair, j, row);
+      fit &= all_fit(row.data(), row.size());
+    }
+    require(fit, "an adapter factor is not finite, or too large for half precision");
   }
+}
+
+void LoraSlots::read_a_row(const el_lora_pair& pair, int row, std::vector<float>& out) const {
+  const auto in = static_cast<size_t>(in_features(pair.module));
+  const float* values = pair.lora_a + static_cast<size_t>(row) * in;
+  out.assign(values, values + in);
+  if (shape_.input_factors.empty()) return;
+  const float* factors = shape_.input_factors[index(0, pair.layer, pair.module)];
+  if (factors == nullptr) return;
+  for (size_t i = 0; i < in; i++) out[i] /= factors[i];
 }
 
 void LoraSlots::check_fit(const EncodedModule& module) const {
@@ -197,13 +211,16 @@ size_t LoraSlots::load(int slot, const el_lora_pair* pairs, int num_pairs) {
   check_pairs(pairs, num_pairs);
   begin_load(slot);
   size_t used = 0;
+  std::vector<float> row;
   for (int i = 0; i < num_pairs; i++) {
     const el_lora_pair& pair = pairs[i];
     const LoraModule& to = place(slot, pair.layer, pair.module, pair.rank, pair.scaling, used);
     const int in = in_features(pair.module);
     const int out = out_features(pair.module);
-    for (int j = 0; j < pair.rank; j++)
-      write_a_row(pair.lora_a + static_cast<size_t>(j) * static_cast<size_t>(in), in, j, to.a);
+    for (int j = 0; j < pair.rank; j++) {
+      read_a_row(pair, j, row);
+      write_a_row(row.data(), in, j, to.a);
+    }
     for (int o = 0; o < out; o++)
       write_b_row(pair.lora_b + static_cast<size_t>(o) * static_cast<size_t>(pair.rank), pair.rank,
                   o, to.b);

@@ -35,6 +35,9 @@ struct LoraShape {
   };
   int num_layers;
   std::vector<Module> modules;  // by number
+  // What a module's inputs were multiplied by, [layer][module]; null: they are as they were. Empty:
+  // all are.
+  std::vector<const float*> input_factors = {};
 };
 
 // Loading and unloading may run beside a step: a slot is readable only between the end of `load`
@@ -81,6 +84,8 @@ class LoraSlots {
   }
   Guard& guard(int slot) const { return guards_[static_cast<size_t>(slot)]; }
   void check_pairs(const el_lora_pair* pairs, int num_pairs) const;
+  // Row `row` of A for the inputs as they are.
+  void read_a_row(const el_lora_pair& pair, int row, std::vector<float>& out) const;
   void check_fit(const EncodedModule& module) const;
   void begin_load(int slot);
   void end_load(int slot, size_t used);

@@ -17,7 +17,7 @@ from edgelora_native.engine import (
 from edgelora_native.factors import AdapterFactors, NativeError
 from edgelora_native.sampling import MAX_TOP_LOGPROBS, ChosenToken, RowSampling
 
-INTERFACE = 6
+INTERFACE = 7
 """Grows with every change of what this package offers; its users ask for the one they know."""
 
 __all__ = [

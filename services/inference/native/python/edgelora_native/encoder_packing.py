@@ -6,8 +6,9 @@ max_context_tokens, GELU (0 exact, 1 by tanh) (u32 each), norm_epsilon (f32), by
 (u64). `tensor_writer` has the rest.
 
 Tensors: words, positions, embedding norm and its bias, pooler and its bias (absent in models
-without one); then for each layer query/key/value together, attention output, attention norm,
-intermediate, output and output norm, each followed by its bias.
+without one); then for each layer the factors of its inputs, query/key/value together, attention
+output, attention norm, the factors of the intermediate inputs, intermediate, output and output
+norm, all but the factors followed by their bias.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FORMAT_VERSION = 1
 _MAGIC = b"EDGEBERT"
 _HEADER = struct.Struct("<8s9IfQ")
 _NUM_MODEL_TENSORS = 6
-_NUM_LAYER_TENSORS = 12
+_NUM_LAYER_TENSORS = 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +100,15 @@ class Norm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderLayer:
-    """The tensors of one layer."""
+    """The tensors of one layer.
 
+    Factors, [hidden_size], are what the core multiplies the inputs by before it rounds them to 8
+    bits; the matrices that follow have been divided by them, input by input.
+    """
+
+    factors: NDArray[np.float32]
+    """Of query, key and value."""
+    intermediate_factors: NDArray[np.float32]
     query: Linear
     key: Linear
     value: Linear
@@ -136,15 +144,14 @@ def write_packed_encoder(
         writer.put(None if pooler is None else pooler.bias)
         for layer in layers:
             attention = (layer.query, layer.key, layer.value)
+            writer.put(layer.factors)
             writer.put(concatenate([linear.weight for linear in attention]))
             writer.put(np.concatenate([linear.bias for linear in attention]))
-            for part in (
-                layer.attention_output,
-                layer.attention_norm,
-                layer.intermediate,
-                layer.output,
-                layer.output_norm,
-            ):
+            for part in (layer.attention_output, layer.attention_norm):
+                writer.put(part.weight)
+                writer.put(part.bias)
+            writer.put(layer.intermediate_factors)
+            for part in (layer.intermediate, layer.output, layer.output_norm):
                 writer.put(part.weight)
                 writer.put(part.bias)
         writer.finish(
