@@ -19,7 +19,7 @@ from services.chassis.base_model import BaseModel
 from services.monitor.probes.memory import MemoryProbe
 from services.monitor.probes.sensor_files import SensorFiles
 
-_PROGRAM_BYTES = 700 << 20
+_PROGRAM_BYTES = 500 << 20
 """Python, torch, transformers and PEFT."""
 _ADAPTER_BYTES = 4 * 5
 """Of a parameter: itself, its gradient, two moments, and a copy while the state is saved."""
