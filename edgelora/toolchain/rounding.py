@@ -20,9 +20,7 @@ class Rounding(Protocol):
     """Chooses the kind of every matrix and rounds it.
 
     `write_native` asks product by product in the order of the file: the head, the embedding where
-    it is not the head, then for each layer query with key and value, output, gate with up, down. So
-    one may work out a layer when its first product is asked for, and what looks at the whole model,
-    such as a budget, at the very first.
+    it is not the head, then for each layer query with key and value, output, gate with up, down.
     """
 
     @property
@@ -33,6 +31,10 @@ class Rounding(Protocol):
     @property
     def bytes_per_weight(self) -> float:
         """Most bytes that a weight takes in the file."""
+        ...
+
+    def begin(self, source: ModelSource) -> None:
+        """Works out what looks at the whole model, such as a budget, with progress of its own."""
         ...
 
     def matrices(self, source: ModelSource, names: Sequence[str]) -> list[Matrix]:
@@ -54,6 +56,9 @@ class PlainRounding:
     name = "plain"
     bytes_per_weight = 34 / 32
 
+    def begin(self, source: ModelSource) -> None:
+        """Each matrix is rounded by itself."""
+
     def matrices(self, source: ModelSource, names: Sequence[str]) -> list[Matrix]:
         """See Rounding."""
         from edgelora.toolchain.plain_matrices import plain_matrix
@@ -70,6 +75,9 @@ class HalfPrecision:
 
     name = "none"
     bytes_per_weight = 2.0
+
+    def begin(self, source: ModelSource) -> None:
+        """Each matrix is rounded by itself."""
 
     def matrices(self, source: ModelSource, names: Sequence[str]) -> list[Matrix]:
         """See Rounding."""

@@ -56,6 +56,8 @@ def write_form(
 
     `rounding` is that of native weights.
     """
+    if form == "native" and not isinstance(model, EncoderSource):
+        rounding.begin(model)
     with (
         published_file(directory / FORMS[form]) as path,
         progress_bar(f"Writing {FORMS[form]}", _num_values(model)) as bar,

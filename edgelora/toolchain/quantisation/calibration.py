@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from edgelora.toolchain.decoder_shape import DecoderShape
 from edgelora.toolchain.model_source import ModelSource
-from edgelora.toolchain.quantisation.decoder import Rotary, run_layer
+from edgelora.toolchain.quantisation.decoder import Rotary, as_tensor, run_layer
 from edgelora.toolchain.quantisation.hidden_states import HiddenStates
 from edgelora.toolchain.quantisation.products import EMBEDDING
 
 _PIECE_ROWS = 4096
-
-
-@dataclass(slots=True)
-class Moments:
-    """Second moments of the inputs of a layer, by site (`products.SITES`)."""
-
-    actual: dict[str, Tensor] = field(default_factory=dict)
-    """Of the inputs behind rounded layers, [features, features], summed over tokens."""
-    cross: dict[str, Tensor] = field(default_factory=dict)
-    """Inputs of the exact model (rows) times those behind rounded layers (columns)."""
-
-    def add(self, exact: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -> None:
-        """Adds inputs of the same tokens, [..., features] by site."""
-        for site, inputs in actual.items():
-            rows = inputs.flatten(0, -2)
-            _add(self.actual, site, rows.T @ rows)
-            _add(self.cross, site, exact[site].flatten(0, -2).T @ rows)
 
 
 def embed(
@@ -50,21 +32,24 @@ def embed(
 
 @torch.no_grad()
 def observe_layer(
-    shape: DecoderShape,
-    weights: Mapping[str, Tensor],
-    exact: HiddenStates,
-    actual: HiddenStates,
-    rotary: Rotary,
-) -> Moments:
-    """Runs a layer as it is on both streams; moves the exact one behind it, not the actual one."""
-    moments = Moments()
-    for batch in exact.batches():
-        expected: dict[str, Tensor] = {}
+    shape: DecoderShape, weights: Mapping[str, Tensor], states: HiddenStates, rotary: Rotary
+) -> dict[str, Tensor]:
+    """Second moments of the inputs of a layer, [features, features], by site (`products.SITES`).
+
+    `states` stay before the layer.
+    """
+    moments: dict[str, Tensor] = {}
+    for batch in states.batches():
         inputs: dict[str, Tensor] = {}
-        behind = run_layer(shape, weights, exact.read(batch), rotary, expected.__setitem__)
-        run_layer(shape, weights, actual.read(batch), rotary, inputs.__setitem__)
-        exact.write(batch, behind)
-        moments.add(expected, inputs)
+        behind = run_layer(shape, weights, states.read(batch), rotary, inputs.__setitem__)
+        # What is added to the residual stream is normalised before it is read. Tokens on which the
+        # model parks attention can be a thousand times larger than others: they would be all that
+        # counts.
+        weight = behind.square().mean(-1, keepdim=True).rsqrt()
+        for site in ("output", "down"):
+            inputs[site] = inputs[site] * weight
+        for site, values in inputs.items():
+            add_moments(moments, site, values)
     return moments
 
 
@@ -77,6 +62,13 @@ def advance(
         states.write(batch, run_layer(shape, weights, states.read(batch), rotary))
 
 
+def add_moments(moments: dict[str, Tensor], site: str, inputs: Tensor) -> None:
+    """Adds inputs [..., features] to the moments of a site."""
+    rows = inputs.flatten(0, -2)
+    product = rows.T @ rows
+    moments[site] = moments[site] + product if site in moments else product
+
+
 def _rows(source: ModelSource, tokens: Tensor) -> Tensor:
     """Rows [tokens, hidden_size] of the embedding. `tokens`: sorted."""
     found = torch.empty(len(tokens), source.shape.hidden_size)
@@ -84,9 +76,5 @@ def _rows(source: ModelSource, tokens: Tensor) -> Tensor:
         here = (tokens >= start) & (tokens < start + _PIECE_ROWS)
         if here.any():
             piece = source.tensors[EMBEDDING].float32(slice(start, start + _PIECE_ROWS))
-            found[here] = torch.from_numpy(piece)[tokens[here] - start]
+            found[here] = as_tensor(piece)[tokens[here] - start]
     return found
-
-
-def _add(sums: dict[str, Tensor], site: str, value: Tensor) -> None:
-    sums[site] = sums[site] + value if site in sums else value

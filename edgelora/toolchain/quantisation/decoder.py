@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
 
@@ -52,7 +54,11 @@ def read_tensor(source: ModelSource, name: str) -> Tensor:
     """A tensor in fp32. Raises ToolchainError when a value is not finite."""
     values = source.tensors[name].float32()
     check_finite(name, values)
-    # Of a mapped fp32 file they are the file itself, which may not be written to.
+    return as_tensor(values)
+
+
+def as_tensor(values: NDArray[np.float32]) -> Tensor:
+    """Values of a source; a copy where they are the mapped file itself, which is read-only."""
     return torch.from_numpy(values if values.flags.writeable else values.copy())
 
 

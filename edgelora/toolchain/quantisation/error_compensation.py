@@ -17,14 +17,14 @@ from torch import Tensor
 from edgelora.toolchain.quantisation.kinds import GROUP, Kind
 from edgelora.toolchain.quantisation.rounding import Rounded, candidates, half, round_to, stack
 
-_DAMPING = 0.01
-"""Share of the mean diagonal that is added to it."""
-_SWEEPS = 2
+DAMPING = 0.01
+"""Share of the mean diagonal of second moments that is added to it."""
+_SWEEPS = 1
 _ROWS = 512
 """Rows rounded at a time: memory for the candidates."""
 
 
-def damped(hessian: Tensor, share: float = _DAMPING) -> Tensor:
+def damped(hessian: Tensor, share: float = DAMPING) -> Tensor:
     """Makes a matrix of second moments safe to invert; `share` of its
     mean diagonal is added, so that inputs that are always 0 count a little."""
     mean = hessian.diagonal().mean().clamp(min=1e-12)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # neither the native core nor torch is installed everywhere
 
 
 class MixedRounding:
-    """Rounds the whole model when the first matrix is asked for."""
+    """Rounds the whole model when it begins."""
 
     name = "mixed"
     bytes_per_weight = 34 / 32
@@ -33,12 +33,15 @@ class MixedRounding:
         self._options = options
         self._model: QuantisedModel | None = None
 
+    def begin(self, source: ModelSource) -> None:
+        """See Rounding."""
+        from edgelora.toolchain.quantisation.quantise import quantise
+
+        self._model = quantise(source, self._options)
+
     def matrices(self, source: ModelSource, names: Sequence[str]) -> list[Matrix]:
         """See Rounding."""
-        if self._model is None:
-            from edgelora.toolchain.quantisation.quantise import quantise
-
-            self._model = quantise(source, self._options)
+        assert self._model is not None
         return [self._model.matrices[name] for name in names]
 
     def report(self) -> dict[str, str]:

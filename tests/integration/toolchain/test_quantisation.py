@@ -9,11 +9,15 @@ import tempfile
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from tokenizers import Tokenizer
 
+from edgelora.cli.main import cli
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.gguf_source import open_gguf
 from edgelora.toolchain.hf_source import open_directory
+from edgelora.toolchain.quantisation import mixed_rounding
+from services.chassis.base_model import BaseModel
 from tests.support.tiny_families import save_directory, save_gguf, tiny_model
 
 pytest.importorskip("edgelora_native.matrices", reason="run `make native` first")
@@ -32,6 +36,7 @@ from edgelora.toolchain.quantisation.options import (
 from edgelora.toolchain.quantisation.quantise import native_matrix, quantise
 from edgelora.toolchain.quantisation.report import report_files
 from edgelora.toolchain.quantisation.rounding import round_plainly
+from tests.support.packed_file import PackedFile
 
 pytestmark = pytest.mark.integration
 
@@ -221,6 +226,44 @@ def test_chat_data_is_read_as_the_model_writes_it(model, tmp_path):
     assert "on?" in written
     assert written.index("on?") < written.index("yes")
     assert len(ids) > len(Tokenizer.from_str(source.tokenizer.document).encode("on?yes").ids)
+
+
+def test_prepare_writes_the_report_and_another_rounding_removes_it(tmp_path, text):
+    import gguf
+
+    source = tmp_path / "source.gguf"
+    save_gguf(tiny_model("llama"), source, kind=gguf.GGMLQuantizationType.F32)
+    arguments = ["model", "prepare", str(source), "--name", "m", "--home", str(tmp_path)]
+    arguments += ["--weights", "native"]
+    mixed = ["--quant", "mixed", "--calibration", str(text), "--calibration-inputs", "4"]
+    result = CliRunner().invoke(cli, [*arguments, *mixed, "--size-budget", "5.0b"])
+    assert result.exit_code == 0, result.output
+    directory = tmp_path / "models" / "m"
+    assert BaseModel.load(directory).quantisation == "mixed"
+    document = json.loads((directory / "quantisation.json").read_text())
+    assert document["bits_per_weight"] <= 5.0
+    packed = PackedFile.read(directory / "model.edgelora")
+    kinds = {one["name"]: one["bits_per_weight"] for one in document["products"]}
+    for layer, (_, qkv, output, _, gate_up, down, *_) in enumerate(packed.layers):
+        sites = {"attention": qkv, "output": output, "feed_forward": gate_up, "down": down}
+        for site, matrix in sites.items():
+            assert matrix.bits_per_weight == kinds[f"layers.{layer}.{site}"]
+    assert CliRunner().invoke(cli, [*arguments, "--quant", "plain"]).exit_code == 0
+    assert list(directory.glob("quantisation*")) == []
+
+
+def test_settings_without_mixed_are_refused(tmp_path, text):
+    source = tmp_path / "source.gguf"
+    source.touch()
+    result = CliRunner().invoke(cli, ["model", "prepare", str(source), "--calibration", str(text)])
+    assert isinstance(result.exception, ToolchainError)
+    assert "need --quant mixed" in str(result.exception)
+
+
+def test_without_torch_the_remedy_is_named(monkeypatch):
+    monkeypatch.setattr(mixed_rounding, "find_spec", lambda name: None)
+    with pytest.raises(ToolchainError, match=r"pip install 'edgelora\[prepare,torch\]'"):
+        mixed_rounding.MixedRounding(QuantisationOptions())
 
 
 def _interrupt(*arguments):
