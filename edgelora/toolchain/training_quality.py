@@ -42,23 +42,22 @@ def measure_versions(
     if not data.test:
         return Quality(None, {}, [_facts(one, directory, None, {}) for one in versions])
 
-    def loss_and_task(model: Any) -> tuple[float, dict[str, float]]:
-        loss = round(held_out_loss(model, data.test, tokenizer.pad_token_id), 4)
+    def loss_and_task(model: Any, what: str) -> tuple[float, dict[str, float]]:
+        with progress_bar(f"Measuring {what}", 1) as bar:
+            loss = round(held_out_loss(model, data.test, tokenizer.pad_token_id), 4)
+            bar.advance(1, f"held-out loss {loss:.3f}")
         if task is None:
             return loss, {}
-        name, measure = task
+        name, measure = task  # which has a bar of its own
         return loss, {name: measure(model, tokenizer, data.test_conversations)}
 
     model = load_base(setup.model_directory, torch.float32).to(setup.hardware.device)
+    base_loss, base_task = loss_and_task(model, "the base model")
     facts = []
-    with progress_bar("Measuring held-out loss", len(versions) + 1) as bar:
-        base_loss, base_task = loss_and_task(model)
-        bar.advance(1)
-        for version in versions:
-            adapted = with_adapter(model, version.directory)
-            facts.append(_facts(version, directory, *loss_and_task(adapted)))
-            model = adapted.unload()
-            bar.advance(1)
+    for version in versions:
+        adapted = with_adapter(model, version.directory)
+        facts.append(_facts(version, directory, *loss_and_task(adapted, version.name)))
+        model = adapted.unload()
     return Quality(base_loss, base_task, facts)
 
 
