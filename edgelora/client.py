@@ -161,8 +161,9 @@ class EdgeLoraClient(NodeConnection):
         """Says which label of a classifier each text belongs to, with the `top_labels` likeliest.
 
         `adapter`: one with a head, an alias or a digest. 1 to 64 texts; one that is longer than the
-        encoder's context is cut, which the usage tells. Raises AdapterNotFoundError, NotFoundError
-        where the node has no encoder, and what else the node refuses.
+        encoder's context is cut, which the usage tells. At most 5000 labels of all texts together.
+        Raises AdapterNotFoundError, NotFoundError where the node has no encoder, and what else the
+        node refuses.
         """
         with self._clear_errors():
             request = pb.ClassifyRequest(

@@ -11,6 +11,7 @@ from edgelora.cli.encoding_input import batches
 from edgelora.cli.node_call import call_node
 from edgelora.cli.output import print_json, printable
 from edgelora.cli.places import connection_options, json_option
+from services.chassis.encoding_limits import MAX_TEXTS, MAX_TOLD_LABELS, MAX_TOP_LABELS
 
 if TYPE_CHECKING:
     from edgelora.client import EdgeLoraClient
@@ -23,7 +24,11 @@ _OUT_OF_SCOPE = "out of scope"
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
 @click.option("-a", "--adapter", required=True, help="The classifier: an alias or a digest.")
 @click.option(
-    "--top", default=1, show_default=True, type=click.IntRange(1, 1000), help="Labels of each text."
+    "--top",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, MAX_TOP_LABELS),
+    help="Labels of each text.",
 )
 @connection_options
 @json_option
@@ -40,7 +45,7 @@ def classify(texts: tuple[str, ...], adapter: str, top: int, as_json: bool, **wh
 
     async def run(client: EdgeLoraClient) -> list[dict[str, Any]]:
         found = []
-        for batch in batches(texts):
+        for batch in batches(texts, min(MAX_TEXTS, MAX_TOLD_LABELS // top)):
             response = await client.classify(batch, adapter=adapter, top_labels=top)
             for text, each in zip(batch, response.classifications, strict=True):
                 found.append(_document(text, each))

@@ -10,8 +10,8 @@ from edgelora.cli.errors import CliError
 from services.chassis.encoding_limits import MAX_TEXTS
 
 
-def batches(arguments: Sequence[str]) -> Iterator[list[str]]:
-    """Yields the texts, as many at a time as one request may hold; empty lines are left out.
+def batches(arguments: Sequence[str], most: int = MAX_TEXTS) -> Iterator[list[str]]:
+    """Yields the texts, at most `most` at a time; empty lines are left out.
 
     Standard input is read while it comes. Raises CliError when there is nothing to read.
     """
@@ -19,5 +19,5 @@ def batches(arguments: Sequence[str]) -> Iterator[list[str]]:
         raise CliError("there is no text: give it as arguments, or a line each on standard input")
     texts = iter(arguments) if arguments else (line.strip() for line in sys.stdin)
     present = (text for text in texts if text)
-    while batch := list(islice(present, MAX_TEXTS)):
+    while batch := list(islice(present, most)):
         yield batch

@@ -41,7 +41,7 @@ def classification(request: ClassifyRequest, max_context_tokens: int) -> Encodin
     """Reads a ClassifyRequest. Raises InvalidRequestError, which names the field."""
     if not request.HasField("adapter"):
         raise InvalidRequestError("adapter must name a classifier", field="adapter")
-    check_top_labels(request.top_labels)
+    check_top_labels(request.top_labels, len(request.texts))
     return _encoding("classify", request, request.top_labels or 1, max_context_tokens)
 
 

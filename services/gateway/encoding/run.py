@@ -7,7 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from edgelora.errors import EdgeLoraError, InternalError, ServiceUnavailableError
+from edgelora.errors import (
+    DeadlineExceededError,
+    EdgeLoraError,
+    InternalError,
+    ServiceUnavailableError,
+)
 from edgelora.v1 import encoder_service_pb2 as worker_pb
 from edgelora.v1.adapter_pb2 import ResolvedAdapter
 from edgelora.v1.encoding_pb2 import Task
@@ -120,6 +125,8 @@ class EncodingRun:
         try:
             with errors_of_worker():
                 response = await self._call(worker, granted)
+        except DeadlineExceededError:
+            raise  # as one who leaves
         except EdgeLoraError:
             self.num_tokens = 0
             raise

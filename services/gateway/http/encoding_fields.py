@@ -59,6 +59,7 @@ def read_encoding(
                 "adapter.strength": "adapter_strength",
                 "adapter": "model",
                 "texts": texts_name,
+                "top_labels": "top",
                 **({"texts[0]": texts_name} if is_one else {}),
             }
         ),

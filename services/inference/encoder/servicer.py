@@ -65,7 +65,7 @@ class EncoderServicer(rpc.EncoderServiceServicer):
     ) -> pb.EncoderServiceClassifyResponse:
         """The head of the ticket's one adapter."""
         ticket = self._open(request.ticket)
-        check_top_labels(request.top_labels)
+        check_top_labels(request.top_labels, len(request.texts))
         if not request.top_labels:
             raise InvalidRequestError("top_labels must be at least 1", field="top_labels")
         use = _to_classifier(ticket)

@@ -194,6 +194,7 @@ async def test_limits_are_refused_with_the_field(tiny):
             (["a" * 100_001], 1, "texts[0]"),
             (["a"], 0, "top_labels"),
             (["a"], 1001, "top_labels"),
+            (["a"] * 64, 79, "top_labels"),
         ):
             error = await error_of(bench.classify(texts, digest, top_labels=top_labels))
             assert isinstance(error, InvalidRequestError)

@@ -118,6 +118,17 @@ async def test_who_leaves_ends_the_call_of_the_worker_and_pays_what_is_likely(be
     await bench.wait_until_idle()
 
 
+async def test_who_made_the_worker_compute_until_the_deadline_pays_what_is_likely(bench):
+    await bench.start_with_encoder()
+    client = await bench.client()
+    # Its deadline is the gateway's: either may notice first.
+    bench.encoder.failure = DeadlineExceededError("the deadline passed")
+    with pytest.raises(DeadlineExceededError):
+        await client.embed("eight...eight...")
+    await bench.wait_until_idle()
+    assert (await client.status()).usage.num_prompt_tokens == 16 // 4 + 2
+
+
 async def test_a_worker_that_refuses_or_goes_costs_nothing(bench):
     await bench.start_with_encoder()
     client = await bench.client()

@@ -108,6 +108,7 @@ WRONG = [
     ("embeddings", {"model": "email", "input": "x"}, 409, "model"),
     ("classify", {"model": ENCODER, "input": "x"}, 400, "model"),
     ("classify", {"model": "intents", "input": "x", "top": 0}, 400, "top"),
+    ("classify", {"model": "intents", "input": ["x"] * 6, "top": 1000}, 400, "top"),
     (
         "chat/completions",
         {"model": ENCODER, "messages": HELLO},
@@ -130,6 +131,8 @@ async def test_what_is_wrong_is_named(node):
             answer = await http.post(f"/{path}", json=body)
             assert answer.status_code == status, (path, body, answer.text)
             assert answer.json()["error"]["param"] == field or field is None, (path, body)
+        too_many = await http.post("/embeddings", json={"model": ENCODER, "input": ["x"] * 65})
+    assert too_many.json()["error"]["message"].startswith("input must hold 1 to 64 at once")
     assert node.bench.encoder.calls.empty()
 
 

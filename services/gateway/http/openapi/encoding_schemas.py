@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from services.chassis.encoding_limits import MAX_TEXT_CHARS, MAX_TEXTS, MAX_TOP_LABELS
+from services.chassis.encoding_limits import (
+    MAX_TEXT_CHARS,
+    MAX_TEXTS,
+    MAX_TOLD_LABELS,
+    MAX_TOP_LABELS,
+)
 from services.gateway.http.openapi.openai_requests import EXTENSIONS
 from services.gateway.http.openapi.parts import (
     COUNT,
@@ -64,7 +69,10 @@ SCHEMAS: dict[str, Schema] = {
             "model": said(_MODEL, "A classifier: an alias, `encoder:alias`, or a digest."),
             "input": _TEXTS,
         },
-        top=said(whole(1, MAX_TOP_LABELS), "Labels of each text; 1 where absent."),
+        top=said(
+            whole(1, MAX_TOP_LABELS),
+            f"Labels of each text; 1 where absent. Of all texts at most {MAX_TOLD_LABELS}.",
+        ),
         **_EXTENSIONS,
     ),
     "ClassificationList": answer_record(
