@@ -69,7 +69,7 @@ def write_merged(base_directory: Path, adapter: Path, directory: Path) -> None:
         weights[name] = weights[name] + pair.scaling * (pair.lora_b @ pair.lora_a)
     directory.mkdir(parents=True)
     save_file(weights, directory / FLOAT32_FILE, metadata={"format": "pt"})
-    for name in ("config.json", "tokenizer.json"):
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         shutil.copy(base_directory / name, directory / name)
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     config["architectures"] = ["BertModel"]
