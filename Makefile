@@ -63,7 +63,7 @@ native-sanitize: $(VENV)/.ready-dev
 FUZZ_SECONDS ?= 600
 
 native-fuzz: $(VENV)/.ready-dev
-	@echo 'native-fuzz: builds when sources have changed, then runs five fuzzers at once, each for a fifth of $(FUZZ_SECONDS) s, in silence'
+	@echo 'native-fuzz: builds when sources have changed, then runs six fuzzers at once, each for a sixth of $(FUZZ_SECONDS) s, in silence'
 	@EDGELORA_NATIVE_TOOLS=required EDGELORA_FUZZ_SECONDS='$(FUZZ_SECONDS)' $(bin)/pytest tests/integration/native/test_fuzz.py
 
 native-lint: build/native/lint/.clean
@@ -154,7 +154,7 @@ bench-peers: $(VENV)/.ready-dev
 
 # BENCHES='engine serve' measures only some. engine-360m is `edgelora bench engine --shape 360m`,
 # scenario-car `edgelora bench scenario car`.
-BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token doors constraints sessions end-to-end serve scale tiers loads adapters classify codec warmup priority stress scenario-car scenario-shop
+BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token doors constraints sessions end-to-end serve scale tiers loads adapters classify codec export warmup priority stress scenario-car scenario-shop
 
 bench-results: $(VENV)/.ready-dev
 	@mkdir -p bench/results

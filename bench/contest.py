@@ -20,11 +20,11 @@ from bench.engine_cases import (
     SMALL_RANK,
     Case,
 )
-from bench.gguf_adapters import write_gguf_adapter
 from bench.measure import median
 from bench.model_files import ModelFiles
 from bench.peers.process import PeerError
 from bench.peers.roster import OURS, Contender, Loaded
+from edgelora.toolchain.adapter_export import export_gguf, read_local_adapter
 
 _TRIED_ADAPTERS = 4
 _TRIED_TOKENS = 8
@@ -192,15 +192,10 @@ def _write_adapters(place: Path, files: ModelFiles, seed: int) -> dict[str, list
         )
         for index in range(NUM_ADAPTERS)
     ]
-    converted = [
-        write_gguf_adapter(
-            path,
-            path.with_suffix(".gguf"),
-            num_heads=files.num_heads,
-            num_kv_heads=files.num_kv_heads,
-        )
-        for path in written
-    ]
+    converted = [path.with_suffix(".gguf") for path in written]
+    for path, target in zip(written, converted, strict=True):
+        # As they were written: in half precision.
+        export_gguf(read_local_adapter(path, files.directory), target, half=True)
     return {
         "ours": [str(path) for path in written + small],
         "peft": [str(path) for path in written],

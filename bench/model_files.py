@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,8 +28,6 @@ class ModelFiles:
     """Prepared."""
     ggufs: dict[str, Path] = field(default_factory=dict)
     """Quantisation (Q4_0, Q4_1) -> file."""
-    num_heads: int
-    num_kv_heads: int
 
     @property
     def model(self) -> BaseModel:
@@ -74,11 +71,11 @@ def find_model_files(options: BenchOptions) -> ModelFiles:
         q4_0 = cache / f"{DEFAULT_NAME}-Q4_0.gguf"
         if not q4_0.is_file():
             options.progress("quantising Q4_0 with llama.cpp")
-            if problem := _quantise(ggufs["Q4_1"], q4_0):
+            if problem := quantise(ggufs["Q4_1"], q4_0, "Q4_0"):
                 options.progress(f"no Q4_0: {problem}")
         if q4_0.is_file():
             ggufs["Q4_0"] = q4_0
-    return _files(options.model_directory, ggufs)
+    return ModelFiles(directory=options.model_directory, ggufs=ggufs)
 
 
 def _random_model(name: str, cache: Path, options: BenchOptions) -> ModelFiles:
@@ -96,17 +93,7 @@ def _random_model(name: str, cache: Path, options: BenchOptions) -> ModelFiles:
             prepare(gguf, cache, directory.name, weights="native")
     except ToolchainError as error:
         raise BenchError(str(error)) from error
-    return _files(directory, {"Q4_0": gguf})
-
-
-def _files(directory: Path, ggufs: dict[str, Path]) -> ModelFiles:
-    config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    return ModelFiles(
-        directory=directory,
-        ggufs=ggufs,
-        num_heads=config["num_attention_heads"],
-        num_kv_heads=config["num_key_value_heads"],
-    )
+    return ModelFiles(directory=directory, ggufs={"Q4_0": gguf})
 
 
 def _default_gguf(cache: Path) -> Path:
@@ -116,8 +103,11 @@ def _default_gguf(cache: Path) -> Path:
         raise BenchError(str(error)) from error
 
 
-def _quantise(source: Path, target: Path) -> str | None:
-    """Writes `target` with llama.cpp's quantiser; returns why not, or None."""
+def quantise(source: Path, target: Path, kind: str) -> str | None:
+    """Writes `target` as `kind` (F32, Q4_0 ...) with llama.cpp's quantiser.
+
+    Returns why not, or None.
+    """
     contender = contenders(["llama.cpp"])[1]
     if contender.missing:
         return contender.missing
@@ -127,7 +117,7 @@ def _quantise(source: Path, target: Path) -> str | None:
         contender.start(Path(logs)) as process,
     ):
         try:
-            process.ask("quantise", source=str(source), target=str(part), kind="Q4_0")
+            process.ask("quantise", source=str(source), target=str(part), kind=kind)
         except PeerError as error:
             return str(error)
     part.replace(target)

@@ -37,6 +37,7 @@ _SECTIONS = {
     "loads": "Loading inside a worker",
     "adapters": "The adapter store with 10,000 adapters",
     "codec": "Adapters in few bits",
+    "export": "Adapters taken along to llama.cpp",
     "classify": "Classifiers beside whole models",
     "warmup": "First responses after a cold start",
     "priority": "Classes beside first come first served",

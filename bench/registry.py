@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, str] = {
     "scale": "bench.scale",
     "warmup": "bench.warmup",
     "codec": "bench.codec",
+    "export": "bench.export",
     "loads": "bench.loads",
     "constraints": "bench.constraints",
     "tiers": "bench.tiers",

@@ -12,8 +12,11 @@ Engines offer:
                      `new_tokens` tokens of each stream after its first, time with prefill, all
                      tokens (new_tokens + 1 a stream)
     prefill(prompt, adapter)   returns {"seconds"} from a prompt to the choice of its first token
-    perplexity(windows)        returns {"nll", "tokens"}: summed -log p of every token of a window
-                               but the first, without adapters
+    perplexity(windows, first=1)   returns {"nll", "tokens"}: summed -log p of every token of a
+                     window from index `first` on, each given all before it, without adapters
+    logits(prompt, adapter, target)
+                     writes the logits after every token of a prompt to `target`, a file of numpy's
+                     with shape [tokens, vocab_size]; llama.cpp and PEFT alone
 """
 
 from __future__ import annotations

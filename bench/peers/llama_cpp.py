@@ -24,9 +24,10 @@ class LlamaCpp:
     """One model in one context."""
 
     def quantise(self, *, source: str, target: str, kind: str) -> dict[str, Any]:
-        """Writes `source` as `kind` (Q4_0, Q4_1 ...) with llama.cpp's own quantiser."""
+        """Writes `source` as `kind` (F32, Q4_0, Q4_1 ...) with llama.cpp's own quantiser."""
+        which = "ALL" if kind == "F32" else "MOSTLY"
         parameters = llama_cpp.llama_model_quantize_default_params()
-        parameters.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
+        parameters.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_{which}_{kind}")
         parameters.allow_requantize = True
         status = llama_cpp.llama_model_quantize(
             source.encode(), target.encode(), ctypes.byref(parameters)
@@ -36,9 +37,16 @@ class LlamaCpp:
         return {}
 
     def load(
-        self, *, gguf: str, adapters: list[str], threads: int, max_streams: int, max_tokens: int
+        self,
+        *,
+        gguf: str,
+        adapters: list[str],
+        threads: int,
+        max_streams: int,
+        max_tokens: int,
+        exact: bool = False,
     ) -> dict[str, Any]:
-        """Loads model and adapters (GGUF files)."""
+        """Loads model and adapters (GGUF files). `exact`: keys and values are kept in float32."""
         self._model = llama_cpp.llama_model_load_from_file(
             gguf.encode(), llama_cpp.llama_model_default_params()
         )
@@ -50,6 +58,9 @@ class LlamaCpp:
         parameters.n_seq_max = max_streams
         parameters.n_batch = parameters.n_ubatch = _BATCH_TOKENS
         parameters.n_threads = parameters.n_threads_batch = threads
+        if exact:
+            parameters.type_k = parameters.type_v = llama_cpp.GGML_TYPE_F32
+            parameters.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
         self._context = llama_cpp.llama_init_from_model(self._model, parameters)
         if not self._context:
             raise RuntimeError("no context could be made")
@@ -96,18 +107,27 @@ class LlamaCpp:
         self._prefill([prompt])
         return {"seconds": time.perf_counter() - begin}
 
-    def perplexity(self, *, windows: list[list[int]]) -> dict[str, Any]:
+    def perplexity(self, *, windows: list[list[int]], first: int = 1) -> dict[str, Any]:
         """See bench.peers.child."""
         self._use(None)
         nll = 0.0
         for window in windows:
             self._clear()
             self._fill([(window, 0)], every_logit=True)
-            for index in range(len(window) - 1):
+            for index in range(first - 1, len(window) - 1):
                 row = self._logits(index).astype(np.float64)
                 best = row.max()
                 nll += best + math.log(np.exp(row - best).sum()) - row[window[index + 1]]
-        return {"nll": nll, "tokens": sum(len(window) - 1 for window in windows)}
+        return {"nll": nll, "tokens": sum(len(window) - first for window in windows)}
+
+    def logits(self, *, prompt: list[int], adapter: int | None, target: str) -> dict[str, Any]:
+        """See bench.peers.child."""
+        self._clear()
+        self._use(adapter)
+        self._fill([(prompt, 0)], every_logit=True)
+        rows = [self._logits(index).copy() for index in range(len(prompt))]
+        np.save(target, np.stack(rows))
+        return {}
 
     def _prefill(self, prompts: list[list[int]]) -> list[int]:
         each = max(1, _BATCH_TOKENS // len(prompts))

@@ -89,16 +89,18 @@ class BackendStreams:
         self._prefill(np.asarray([prompt], dtype=np.int32), [adapter])
         return {"seconds": time.perf_counter() - begin}
 
-    def perplexity(self, *, windows: list[list[int]]) -> dict[str, Any]:
+    def perplexity(self, *, windows: list[list[int]], first: int = 1) -> dict[str, Any]:
         """See bench.peers.child. Windows run side by side, a token of each in a step."""
         nll = 0.0
         for at in range(0, len(windows), self._max_streams):
             ids = np.asarray(windows[at : at + self._max_streams], dtype=np.int32)
             base: list[int | None] = [None] * len(ids)
-            for position in range(ids.shape[1] - 1):
+            if first > 1:
+                self._prefill(ids[:, : first - 1], base)
+            for position in range(first - 1, ids.shape[1] - 1):
                 logits = self._forward(ids[:, position : position + 1], position, base)
                 nll += negative_log_likelihood(logits, ids[:, position + 1])
-        return {"nll": nll, "tokens": sum(len(window) - 1 for window in windows)}
+        return {"nll": nll, "tokens": sum(len(window) - first for window in windows)}
 
     def sample(
         self, *, params: dict[str, Any], rows: int, vocab_size: int, seed: int, repeats: int

@@ -6,6 +6,7 @@ import time
 import warnings
 from typing import Any
 
+import numpy as np
 import peft
 import torch
 import transformers
@@ -68,14 +69,21 @@ class Peft:
         self._step(torch.tensor([prompt]), None, [adapter])
         return {"seconds": time.perf_counter() - begin}
 
-    def perplexity(self, *, windows: list[list[int]]) -> dict[str, Any]:
+    def perplexity(self, *, windows: list[list[int]], first: int = 1) -> dict[str, Any]:
         """See bench.peers.child."""
         nll = 0.0
         for window in windows:
             ids = torch.tensor([window])
-            logits = self._model(input_ids=ids, **self._names([None])).logits[0, :-1]
-            nll += float(torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum"))
-        return {"nll": nll, "tokens": sum(len(window) - 1 for window in windows)}
+            output = self._model(input_ids=ids, **self._names([None]))
+            logits, wanted = output.logits[0, first - 1 : -1], ids[0, first:]
+            nll += float(torch.nn.functional.cross_entropy(logits, wanted, reduction="sum"))
+        return {"nll": nll, "tokens": sum(len(window) - first for window in windows)}
+
+    def logits(self, *, prompt: list[int], adapter: int | None, target: str) -> dict[str, Any]:
+        """See bench.peers.child."""
+        rows = self._model(input_ids=torch.tensor([prompt]), **self._names([adapter])).logits[0]
+        np.save(target, rows.numpy())
+        return {}
 
     def _step(
         self, ids: torch.Tensor, cache: Any, adapters: list[int | None]

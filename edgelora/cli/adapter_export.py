@@ -58,9 +58,15 @@ def export(
     if half and form != _GGUF:
         raise click.UsageError("--half is for --format gguf")
     # Only now: --help takes no numpy.
-    from edgelora.toolchain.adapter_export import export_gguf, export_peft, read_local_adapter
+    from edgelora.toolchain.adapter_export import (
+        default_model,
+        export_gguf,
+        export_peft,
+        read_local_adapter,
+    )
 
-    adapter = read_local_adapter(directory, home, model)
+    name = model or default_model(directory)
+    adapter = read_local_adapter(directory, home / "models" / name)
     if form == _GGUF:
         export_gguf(adapter, output, half=half, force=force)
     else:

@@ -86,6 +86,7 @@ def bench(
       loads        loading inside a worker, and what its other streams notice
       constraints  what bounded output costs, and what hostile schemas do
       adapters     the adapter store with 100, 1,000 and 10,000 adapters
+      export       the demo adapters as GGUF in llama.cpp, beside PEFT
       routing      choosing adapters, and what knowing who is resident saves
       classify     intents on the encoder: accuracy, memory and speed beside whole models
       codec        what an adapter loses and saves when it is kept in few bits

@@ -61,26 +61,30 @@ class LocalAdapter:
         return ENCODER if self.base.is_encoder else DECODER
 
 
-def read_local_adapter(directory: Path, home: Path, model: str | None = None) -> LocalAdapter:
-    """Reads an adapter for a prepared model; without a name for the default one of its kind.
+def default_model(directory: Path) -> str:
+    """Name of the default model of an adapter's kind. Raises AdapterRejectedError without files."""
+    file_sizes(directory)
+    is_encoders = recognise(*_files(directory)) is ENCODER
+    return DEFAULT_ENCODER_NAME if is_encoders else DEFAULT_NAME
+
+
+def read_local_adapter(directory: Path, base_directory: Path) -> LocalAdapter:
+    """Reads an adapter for the prepared model in `base_directory`.
 
     Raises AdapterRejectedError and AdapterIncompatibleError as a node does, ToolchainError when the
     model is not prepared.
     """
     file_sizes(directory)
-    config_data, weights_data = ((directory / name).read_bytes() for name in FILE_NAMES)
-    if model is None:
-        is_encoders = recognise(config_data, weights_data) is ENCODER
-        model = DEFAULT_ENCODER_NAME if is_encoders else DEFAULT_NAME
-    base_directory = home / "models" / model
+    config_data, weights_data = _files(directory)
     try:
         base = BaseModel.load(base_directory)
     except FileNotFoundError:
         raise ToolchainError(
-            f"model {model} is not prepared in {home}: `edgelora model list` shows those that are"
+            f"model {base_directory.name} is not prepared: "
+            "`edgelora model list` shows those that are"
         ) from None
     except ValueError as error:
-        raise ToolchainError(f"model {model}: {error}") from error
+        raise ToolchainError(f"model {base_directory.name}: {error}") from error
     head = None
     if base.is_encoder:
         head_file = directory / HEAD_NAME
@@ -113,6 +117,11 @@ def read_local_adapter(directory: Path, home: Path, model: str | None = None) ->
         head=head,
         is_bare=any(one and not one[1].startswith(architecture.prefix) for one in matches),
     )
+
+
+def _files(directory: Path) -> tuple[bytes, bytes]:
+    config, weights = ((directory / name).read_bytes() for name in FILE_NAMES)
+    return config, weights
 
 
 def export_gguf(

@@ -19,7 +19,7 @@ def opened():
     absent = Contender(
         name="absent", peer="absent", module=(), weights="", model="prepared", adapter_files="peft"
     )
-    files = ModelFiles(directory=prepared_model(), num_heads=9, num_kv_heads=3)
+    files = ModelFiles(directory=prepared_model())
     with contest(
         [NATIVE, absent, ENGINE],
         files,

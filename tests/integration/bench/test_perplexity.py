@@ -32,7 +32,7 @@ def test_native_is_as_good_as_torch_within_two_percent(options):
     assert [len(window) for window in windows] == [WINDOW_TOKENS] * 2
     # A part of each is enough for the bound, and fp32 is slow.
     windows = [window[:128] for window in windows]
-    files = ModelFiles(directory=options.model_directory, num_heads=9, num_kv_heads=3)
+    files = ModelFiles(directory=options.model_directory)
     found = measure_perplexities([NATIVE, TORCH], files, windows, options)
     assert found["torch"].reason is None
     assert found["native"].reason is None

@@ -1,4 +1,4 @@
-"""What peers read: adapters and random models as GGUF."""
+"""What peers read: random adapters, and random models as GGUF."""
 
 import json
 
@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from bench.adapters import ALL_LINEAR, write_random_adapter
-from bench.gguf_adapters import write_gguf_adapter
+from bench.adapters import write_random_adapter
 from bench.peers.child import rows_by_adapter
 from bench.random_gguf import write_random_gguf
 from bench.shapes import DecoderShape
@@ -42,33 +41,6 @@ def model():
         targets=targets,
         files={},
     )
-
-
-def test_a_gguf_adapter_holds_every_factor_in_the_order_of_a_gguf_model(model, tmp_path):
-    source = write_random_adapter(tmp_path / "a", model, rank=4, modules=ALL_LINEAR, seed=1)
-    target = write_gguf_adapter(
-        source, tmp_path / "a.gguf", num_heads=NUM_HEADS, num_kv_heads=NUM_KV_HEADS
-    )
-    reader = gguf.GGUFReader(target)
-    stored = {tensor.name: tensor.data for tensor in reader.tensors}
-    original = load_file(source / "adapter_model.safetensors")
-    assert len(stored) == len(original) == 2 * 7 * 2
-    assert reader.fields["adapter.lora.alpha"].contents() == 4.0
-    prefix = "base_model.model.model.layers.1"
-    value_b = original[f"{prefix}.self_attn.v_proj.lora_B.weight"]
-    np.testing.assert_array_equal(stored["blk.1.attn_v.weight.lora_b"], value_b)
-    key_a = original[f"{prefix}.self_attn.k_proj.lora_A.weight"]
-    np.testing.assert_array_equal(stored["blk.1.attn_k.weight.lora_a"], key_a)
-    # In GGUF the two rows that rotate together stand side by side.
-    key_b = original[f"{prefix}.self_attn.k_proj.lora_B.weight"]
-    converted = stored["blk.1.attn_k.weight.lora_b"]
-    for head in range(NUM_KV_HEADS):
-        for pair in range(HEAD // 2):
-            first = head * HEAD + 2 * pair
-            np.testing.assert_array_equal(converted[first], key_b[head * HEAD + pair])
-            np.testing.assert_array_equal(
-                converted[first + 1], key_b[head * HEAD + pair + HEAD // 2]
-            )
 
 
 def test_adapters_change_the_seed_and_the_strength(model, tmp_path):
