@@ -8,6 +8,14 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from edgelora_native.encoder_packing import (
+    EncoderLayer,
+    EncoderShape,
+    Linear,
+    Norm,
+    RowTable,
+    write_packed_encoder,
+)
 from edgelora_native.matrices import Matrix, quantise4, quantise8, quantise_symmetric, to_half
 from edgelora_native.packing import Layer, ModelShape, write_packed
 
@@ -69,6 +77,38 @@ SMALLEST_QWEN_KINDS: Mapping[str, Rounding] = {
 }
 
 
+BERT = EncoderShape(
+    vocab_size=50,
+    hidden_size=96,
+    num_layers=2,
+    num_heads=3,
+    feed_forward_size=160,
+    max_context_tokens=40,
+    norm_epsilon=1e-12,
+    gelu_by_tanh=False,
+)
+BERT_64 = EncoderShape(
+    vocab_size=50,
+    hidden_size=128,
+    num_layers=1,
+    num_heads=2,
+    feed_forward_size=224,
+    max_context_tokens=33,
+    norm_epsilon=1e-12,
+    gelu_by_tanh=True,
+)
+SMALLEST_BERT = EncoderShape(
+    vocab_size=3,
+    hidden_size=32,
+    num_layers=1,
+    num_heads=1,
+    feed_forward_size=32,
+    max_context_tokens=4,
+    norm_epsilon=1e-5,
+    gelu_by_tanh=False,
+)
+
+
 def write_model(
     path: Path, shape: ModelShape, kinds: Mapping[str, Rounding], *, is_qwen: bool
 ) -> None:
@@ -115,8 +155,53 @@ def write_model(
     )
 
 
+def write_encoder(path: Path, shape: EncoderShape, *, has_pooler: bool) -> None:
+    """Packs an encoder with random weights."""
+    rng = np.random.default_rng(5)
+    hidden, inner = shape.hidden_size, shape.feed_forward_size
+
+    def values(*sizes: int) -> np.ndarray:
+        return rng.normal(0, 0.2, sizes).astype(np.float32)
+
+    def linear(rows: int, columns: int) -> Linear:
+        return Linear(quantise8(values(rows, columns)), values(rows))
+
+    def norm() -> Norm:
+        return Norm(rng.uniform(0.5, 1.5, hidden).astype(np.float32), values(hidden))
+
+    def factors() -> np.ndarray:
+        return rng.uniform(0.5, 2.0, hidden).astype(np.float32)
+
+    def layer() -> EncoderLayer:
+        return EncoderLayer(
+            factors=factors(),
+            query=linear(hidden, hidden),
+            key=linear(hidden, hidden),
+            value=linear(hidden, hidden),
+            attention_output=linear(hidden, hidden),
+            attention_norm=norm(),
+            intermediate_factors=factors(),
+            intermediate=linear(inner, hidden),
+            output=linear(hidden, inner),
+            output_norm=norm(),
+        )
+
+    write_packed_encoder(
+        path,
+        shape,
+        words=RowTable(quantise8(values(shape.vocab_size, hidden))),
+        positions=values(shape.max_context_tokens, hidden),
+        embedding_norm=norm(),
+        pooler=linear(hidden, hidden) if has_pooler else None,
+        layers=[layer() for _ in range(shape.num_layers)],
+    )
+
+
 def main(folder: Path) -> None:
-    """Writes models of every kind of matrix, and the two smallest ones, which seed the fuzzers."""
+    """Writes models of every kind of matrix, and the smallest ones, which seed the fuzzers."""
+    write_encoder(folder / "bert.encoder", BERT, has_pooler=True)
+    write_encoder(folder / "bert-64.encoder", BERT_64, has_pooler=False)
+    write_encoder(folder / "smallest-bert.encoder", SMALLEST_BERT, has_pooler=True)
     for name, shape, kinds, is_qwen in (
         ("llama", LLAMA, LLAMA_KINDS, False),
         ("qwen", QWEN, QWEN_KINDS, True),

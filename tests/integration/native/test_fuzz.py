@@ -14,16 +14,17 @@ from tests.support import native_core, native_seeds
 pytestmark = pytest.mark.timeout(24 * 3600)  # compiles, and runs as long as it is told to
 
 SECONDS = int(os.environ.get("EDGELORA_FUZZ_SECONDS", "60"))
+NUM_FUZZERS = 6
 FINDINGS = native_core.BUILDS / "findings"
 
 
-def start(command, corpus, settings, share):
+def start(command, corpus, settings):
     FINDINGS.mkdir(parents=True, exist_ok=True)
     return subprocess.Popen(
         [
             *command,
             corpus,
-            f"-max_total_time={max(1, int(SECONDS * share))}",
+            f"-max_total_time={max(1, SECONDS // NUM_FUZZERS)}",
             "-timeout=20",
             "-rss_limit_mb=3000",
             f"-artifact_prefix={FINDINGS}/",
@@ -53,12 +54,17 @@ def test_nothing_from_outside_crashes_the_core(build, models, tmp_path):
         }
         opening = [directory / "fuzz_open", "-max_len=20000"]
         stepping = [directory / "fuzz_step", "-max_len=1000"]
-        runs.append(start(opening, tmp_path / f"files{number}", settings, 0.2))
-        runs.append(start(stepping, tmp_path / f"calls{number}", settings, 0.2))
+        runs.append(start(opening, tmp_path / f"files{number}", settings))
+        runs.append(start(stepping, tmp_path / f"calls{number}", settings))
     # Decoding is the same code for every instruction set.
     decoding = [directory / "fuzz_encoded", "-max_len=20000"]
     settings = {"EDGELORA_FUZZ_MODEL": str(smallest[0])}
-    runs.append(start(decoding, tmp_path / "encoded", settings, 0.2))
+    runs.append(start(decoding, tmp_path / "encoded", settings))
+    encoder = models / "smallest-bert.encoder"
+    native_seeds.write_files(tmp_path / "encoders", [encoder])
+    opening = [directory / "fuzz_encoder", "-max_len=20000"]
+    runs.append(start(opening, tmp_path / "encoders", {}))
+    assert len(runs) == NUM_FUZZERS
     outputs = [run.communicate()[0] for run in runs]
     for run, output in zip(runs, outputs, strict=True):
         assert run.returncode == 0, f"{output[-6000:]}\nthe input is in {FINDINGS}"

@@ -63,6 +63,21 @@ def test_mistakes_overflows_and_changing_slots(
     check_or_skip(build(variant), name, model, *more, instruction_set=instruction_set)
 
 
+@pytest.fixture(params=["bert", "bert-64"])
+def encoder(models, request):
+    return models / f"{request.param}.encoder"
+
+
+@pytest.mark.parametrize("variant, instruction_set", BUILDS_AND_SETS)
+def test_vectors_are_the_bits_of_plain_cpp(build, encoder, tmp_path, variant, instruction_set):
+    plain, output = tmp_path / "plain", tmp_path / "output"
+    check_or_skip(build("release"), "encoder", encoder, plain, instruction_set="portable")
+    check_or_skip(build(variant), "encoder", encoder, output, instruction_set=instruction_set)
+    check_or_skip(build(variant), "encoder-refusals", encoder, instruction_set=instruction_set)
+    assert plain.stat().st_size > 0
+    assert output.read_bytes() == plain.read_bytes()
+
+
 OPEN = """
 import json, pathlib, sys, edgelora_native as n
 limits = n.Limits(num_kv_blocks=1, max_loras=0, max_lora_rank=1, max_step_tokens=1, num_threads=1)

@@ -54,6 +54,9 @@ def test_nothing_is_found(build, models, tmp_path, variant, family, instruction_
         reason = native_core.check(directory, name, model, *more, instruction_set=instruction_set)
         if reason is not None:
             pytest.skip(reason)
+    encoder = models / "bert.encoder"
+    for words in (("encoder", encoder, output.with_name("vectors")), ("encoder-refusals", encoder)):
+        assert native_core.check(directory, *words, instruction_set=instruction_set) is None
     plain = tmp_path / "plain"
     assert native_core.check(build("release"), "script", model, plain) is None
     assert output.read_bytes() == plain.read_bytes()

@@ -341,7 +341,7 @@ void Encoder::pool_first(int row, float* out) const {
     kernels_.multiply_q8(file_.block(file_.model_tensor(kPooler), as_size(b)), hidden_input_.rows(),
                          row, row + 1, out + b * kLanes, as_size(hidden_size_));
   kernels_.add(out, file_.floats(file_.model_tensor(kPoolerBias)), hidden_size_);
-  for (int i = 0; i < hidden_size_; i++) out[i] = std::tanh(out[i]);
+  kernels_.tanh(out, hidden_size_);
 }
 
 }  // namespace edgelora

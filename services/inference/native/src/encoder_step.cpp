@@ -15,8 +15,7 @@ EncoderStep::EncoderStep(const el_texts& t, const EncoderFile& file,
                          const el_encoder_limits& limits, LoraSlots& slots)
     : texts(t), adapters(slots) {
   require(t.num_texts >= 1, "a step needs at least one text");
-  require(t.token_ids != nullptr && t.token_offsets != nullptr && t.adapter_offsets != nullptr &&
-              t.poolings != nullptr,
+  require(t.token_offsets != nullptr && t.adapter_offsets != nullptr && t.poolings != nullptr,
           kMissing);
   require(t.token_offsets[0] == 0 && t.adapter_offsets[0] == 0,
           "the offsets of a batch start at 0");
@@ -38,6 +37,7 @@ void EncoderStep::check_text(int32_t text, const EncoderFile& file,
           "a step holds 1 to max_step_tokens tokens");
   require(end - begin <= static_cast<int32_t>(shape.max_context_tokens),
           "a text is longer than the model's context");
+  require(texts.token_ids != nullptr, kMissing);
   for (int32_t i = begin; i < end; i++)
     require(texts.token_ids[i] >= 0 && texts.token_ids[i] < static_cast<int32_t>(shape.vocab_size),
             "a token id is outside the vocabulary");

@@ -114,6 +114,7 @@ struct Kernels {
   // approximation of it by tanh (Hendrycks and Gimpel, arXiv 1606.08415).
   void (*gelu)(float* x, int n);
   void (*gelu_tanh)(float* x, int n);
+  void (*tanh)(float* x, int n);  // over n values (a multiple of 16), to 2e-7
   void (*attend)(const AttentionTile& tile);
   void (*attend_int8)(const AttentionTile& tile);
   // The same over keys and values in single precision.

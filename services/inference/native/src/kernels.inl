@@ -350,6 +350,13 @@ void gelu_tanh(float* x, int n) {
   }
 }
 
+void tanh(float* x, int n) {
+  for (int i = 0; i < n; i += kLanes) {
+    const F32 e = exp(mul(load(x + i), splat(2.0f)));
+    store(x + i, sub(splat(1.0f), div(splat(2.0f), add(splat(1.0f), e))));
+  }
+}
+
 void store_halves(const float* x, int n, uint16_t* out) {
   for (int i = 0; i < n; i += kLanes) store_half(out + i, load(x + i));
 }
@@ -577,6 +584,7 @@ constexpr Kernels table(const char* name) {
                  scale,
                  gelu,
                  gelu_tanh,
+                 tanh,
                  attend<HalfKv>,
                  attend<Int8Kv>,
                  attend<FloatKv>,

@@ -1,5 +1,7 @@
 #include "adapters.h"
 
+#include "engine.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
@@ -44,11 +46,15 @@ std::pair<int, int> sizes_of(const PackedHeader& shape, int module) {
 }
 
 Adapter::Adapter(const PackedHeader& shape, uint32_t seed, int rank,
+                 const std::vector<int>& modules)
+    : Adapter(lora_shape(shape), seed, rank, modules) {}
+
+Adapter::Adapter(const LoraShape& shape, uint32_t seed, int rank,
                  const std::vector<int>& modules) {
   Numbers numbers(seed);
-  for (int layer = 0; layer < static_cast<int>(shape.num_layers); layer++) {
+  for (int layer = 0; layer < shape.num_layers; layer++) {
     for (const int module : modules) {
-      const auto [out, in] = sizes_of(shape, module);
+      const auto [out, in] = shape.modules[static_cast<size_t>(module)];
       factors_.push_back(numbers.floats(static_cast<size_t>(rank) * static_cast<size_t>(in), 0.2f));
       const float* a = factors_.back().data();
       factors_.push_back(

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "edgelora_native.h"
+#include "lora_slots.h"
 #include "packed_file.h"
 
 namespace edgelora::check {
@@ -29,6 +30,7 @@ std::pair<int, int> sizes_of(const PackedHeader& shape, int module);
 // Random factors of one rank for the given modules of every layer.
 class Adapter {
  public:
+  Adapter(const LoraShape& shape, uint32_t seed, int rank, const std::vector<int>& modules);
   Adapter(const PackedHeader& shape, uint32_t seed, int rank, const std::vector<int>& modules);
 
   std::vector<el_lora_pair> pairs;

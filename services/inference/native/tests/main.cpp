@@ -1,5 +1,6 @@
 // native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | encoded MODEL FILE OUTPUT |
-//   damaged MODEL FILE | churn MODEL ROWS FILE | threads MODEL STEPS
+//   damaged MODEL FILE | churn MODEL ROWS FILE | threads MODEL STEPS |
+//   encoder ENCODER OUTPUT | encoder-refusals ENCODER
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -23,11 +24,15 @@ int main(int argc, char** argv) {
     run_churn(words[1], std::stoi(words[2]), words[3]);
   } else if (words.size() == 3 && words[0] == "threads") {
     run_threads(words[1], std::stoi(words[2]));
+  } else if (words.size() == 3 && words[0] == "encoder") {
+    run_encoder(words[1], words[2]);
+  } else if (words.size() == 2 && words[0] == "encoder-refusals") {
+    run_encoder_refusals(words[1]);
   } else {
     std::fputs(
         "usage: native_check script MODEL OUTPUT | refusals MODEL | overflow MODEL | "
         "encoded MODEL FILE OUTPUT | damaged MODEL FILE | churn MODEL ROWS FILE | "
-        "threads MODEL STEPS\n",
+        "threads MODEL STEPS | encoder ENCODER OUTPUT | encoder-refusals ENCODER\n",
         stderr);
     return 2;
   }

@@ -27,6 +27,13 @@ void run_damaged(const std::string& model, const std::string& file);
 // rank 8. Ends after `num_rows` rows with each of them.
 void run_churn(const std::string& model, int num_rows, const std::string& file);
 
+// Encodes texts of a packed encoder with a context of at least 33 tokens, alone, in company and with
+// other numbers of threads, and writes their vectors, float32.
+void run_encoder(const std::string& model, const std::string& output);
+
+// Every refusal of the encoder, and that nothing changes by being refused.
+void run_encoder_refusals(const std::string& model);
+
 // Changes the number of threads `num_steps` times between steps; every step has the same bits.
 void run_threads(const std::string& model, int num_steps);
 
