@@ -4,7 +4,7 @@
 
 Slow: a quarter of an hour and more. Prints JSON. Memory is that of the process's own pages
 (RssAnon) and, apart, all resident pages, among them those of the mapped source, which the system
-takes back when others need them. The time of a layer is the same for every layer, and so is its memory:
+takes back when others need them. Every layer takes the same memory and time:
 `--layers` shortens the run, and the rounded matrices are then fewer.
 """
 

@@ -9,7 +9,13 @@ from torch import Tensor
 
 from edgelora.toolchain.decoder_shape import DecoderShape
 from edgelora.toolchain.model_source import ModelSource
-from edgelora.toolchain.quantisation.decoder import Rotary, as_tensor, run_layer
+from edgelora.toolchain.quantisation.decoder import (
+    Rotary,
+    as_tensor,
+    final_norm,
+    read_tensor,
+    run_layer,
+)
 from edgelora.toolchain.quantisation.hidden_states import HiddenStates
 from edgelora.toolchain.quantisation.products import EMBEDDING
 
@@ -32,11 +38,16 @@ def embed(
 
 @torch.no_grad()
 def observe_layer(
-    shape: DecoderShape, weights: Mapping[str, Tensor], states: HiddenStates, rotary: Rotary
+    shape: DecoderShape,
+    weights: Mapping[str, Tensor],
+    states: HiddenStates,
+    rotary: Rotary,
+    *,
+    moves: bool = False,
 ) -> dict[str, Tensor]:
     """Second moments of the inputs of a layer, [features, features], by site (`products.SITES`).
 
-    `states` stay before the layer.
+    `states` stay before the layer, or move behind it.
     """
     moments: dict[str, Tensor] = {}
     for batch in states.batches():
@@ -50,7 +61,18 @@ def observe_layer(
             inputs[site] = inputs[site] * weight
         for site, values in inputs.items():
             add_moments(moments, site, values)
+        if moves:
+            states.write(batch, behind)
     return moments
+
+
+def head_moments(source: ModelSource, states: HiddenStates) -> Tensor:
+    """Second moments of what the head reads, [hidden_size, hidden_size]."""
+    norm = read_tensor(source, "model.norm.weight")
+    moments: dict[str, Tensor] = {}
+    for batch in states.batches():
+        add_moments(moments, "head", final_norm(source.shape, norm, states.read(batch)))
+    return moments["head"]
 
 
 @torch.no_grad()

@@ -33,9 +33,7 @@ def damped(hessian: Tensor, share: float = DAMPING) -> Tensor:
 
 def round_compensated(weights: Tensor, hessian: Tensor, kind: Kind) -> Rounded:
     """Rounds [rows, columns] for inputs with second moments [columns, columns], damped."""
-    order = _order(hessian.diagonal())
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(hessian[order][:, order].double()))
-    factor = torch.linalg.cholesky(inverse, upper=True).float()
+    order, factor = _factor(hessian)
     pieces = weights.tensor_split(-(-len(weights) // _ROWS))
     threads = torch.get_num_threads()
     try:
@@ -52,6 +50,24 @@ def round_compensated(weights: Tensor, hessian: Tensor, kind: Kind) -> Rounded:
 def output_error(difference: Tensor, hessian: Tensor) -> float:
     """The squared error of the outputs, summed."""
     return float(((difference @ hessian) * difference).sum())
+
+
+def remaining_error(hessian: Tensor) -> float:
+    """The share of plain rounding's squared error that compensation leaves, 0 to 1.
+
+    Whatever the weights: both are sums over inputs of the same error of one number, weighed by the
+    diagonal of the second moments or by what GPTQ leaves of it.
+    """
+    _, factor = _factor(hessian)
+    left = factor.diagonal().square().reciprocal().sum() / hessian.diagonal().sum()
+    return min(1.0, float(left))
+
+
+def _factor(hessian: Tensor) -> tuple[Tensor, Tensor]:
+    """The order of rounding and, in that order, the upper Cholesky factor of the inverse."""
+    order = _order(hessian.diagonal())
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(hessian[order][:, order].double()))
+    return order, torch.linalg.cholesky(inverse, upper=True).float()
 
 
 def _order(energy: Tensor) -> Tensor:

@@ -87,7 +87,7 @@ def quantise(
     if not _stays_as_it_is(products, kept, budget):
         sample = windows.calibration[: options.sensitivity_inputs, : options.sensitivity_tokens]
         with progress("Measuring sensitivity", source.shape.num_layers + 1) as bar:
-            sensitivity = measure(source, sample, bar)
+            sensitivity = measure(source, sample, windows.calibration, bar)
     choices = [_choice(one, sensitivity, kept, options.left_out) for one in products]
     kinds = default_policy(choices) if budget is None else within_budget(choices, budget)
     to_round = {
@@ -181,7 +181,9 @@ def _choice(
         return Choice(product.name, product.num_weights, {stored or INT8: 0.0}, stored or INT8)
     costs = {
         kind: sum(
-            sensitivity.divergence[name] * sensitivity.ratios[name][kind]
+            sensitivity.divergence[name]
+            * sensitivity.ratios[name][kind]
+            * sensitivity.remaining[name]
             for name in product.tensors
             if name in sensitivity.divergence
         )

@@ -10,16 +10,14 @@ from torch import Tensor
 from edgelora.toolchain.model_source import ModelSource, check_finite
 from edgelora.toolchain.progress import Bar
 from edgelora.toolchain.quantisation.calibration import (
-    add_moments,
     advance,
     embed,
+    head_moments,
     observe_layer,
 )
 from edgelora.toolchain.quantisation.decoder import (
     as_tensor,
-    final_norm,
     read_layer,
-    read_tensor,
     rotary_table,
 )
 from edgelora.toolchain.quantisation.error_compensation import DAMPING, damped, round_compensated
@@ -67,7 +65,7 @@ def round_model(
         name, product_name = (EMBEDDING, "embedding") if shape.tied_embeddings else (HEAD, "head")
         if product_name in kinds:
             damping = _TIED_DAMPING if shape.tied_embeddings else DAMPING
-            hessian = damped(_head_moments(source, states), damping)
+            hessian = damped(head_moments(source, states), damping)
             rounded[name] = stack(
                 [
                     round_compensated(rows, hessian, kinds[product_name])
@@ -76,14 +74,6 @@ def round_model(
             )
         bar.advance(1)
     return rounded
-
-
-def _head_moments(source: ModelSource, states: HiddenStates) -> Tensor:
-    norm = read_tensor(source, "model.norm.weight")
-    moments: dict[str, Tensor] = {}
-    for batch in states.batches():
-        add_moments(moments, "head", final_norm(source.shape, norm, states.read(batch)))
-    return moments["head"]
 
 
 def _pieces(source: ModelSource, name: str) -> Iterator[Tensor]:
