@@ -26,6 +26,8 @@ _MOST = {
     "type_vocab_size": 2**10,
 }
 """The largest sizes that a packed file may have (services/inference/native)."""
+_LEAST_CONTEXT = 3
+"""Tokens: what stands around a text, and one of the text."""
 _MOST_EPSILON = 1.0
 _SIZES = {
     "vocab_size": "vocab_size",
@@ -63,6 +65,8 @@ class BertShape:
                 raise ToolchainError(
                     f"the model's {name} is out of range: whole numbers from 1 to {most} are served"
                 )
+        if self.max_context_tokens < _LEAST_CONTEXT:
+            raise ToolchainError("the model's context has no room for a text")
         if self.hidden_size % self.num_heads:
             raise ToolchainError("the model's sizes do not fit together: copy it again")
         if not 0 < self.layer_norm_eps <= _MOST_EPSILON:
@@ -137,8 +141,9 @@ def read_bert_shape(config: dict[str, Any], *, has_pooler: bool) -> BertShape:
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise ToolchainError(f"config.json: hidden_act must be one of {', '.join(ACTIVATIONS)}")
     eps = config.get("layer_norm_eps", 1e-12)
-    if isinstance(eps, bool) or not isinstance(eps, int | float):
-        raise ToolchainError("config.json: layer_norm_eps is not a number")
+    # Compared before float(): a JSON integer may be too large for one.
+    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps <= _MOST_EPSILON:
+        raise ToolchainError("config.json: layer_norm_eps is not a number from 0 to 1")
     for theirs in _SIZES.values():
         if theirs not in config:
             raise ToolchainError(f"config.json lacks {theirs!r}")

@@ -85,6 +85,12 @@ def _read_tokenizer(directory: Path, vocab_size: int) -> TokenizerFiles:
     for name in ("cls_token", "sep_token"):
         if tokens[name] not in vocabulary:
             raise ToolchainError(f"tokenizer_config.json: {name} is none of tokenizer.json")
+    frame = [tokenizer.token_to_id(tokens[name]) for name in ("cls_token", "sep_token")]
+    if tokenizer.encode("").ids != frame:
+        raise ToolchainError(
+            "tokenizer.json does not put cls_token before a text and sep_token behind it: save the "
+            "tokenizer again with save_pretrained"
+        )
     return TokenizerFiles(
         document=tokenizer.to_str(),
         bos_token=None,

@@ -129,7 +129,7 @@ class Schedule:
     def stranded_error(self) -> ServiceUnavailableError:
         """Returns what requests are told while no worker is ready."""
         return ServiceUnavailableError(
-            "no inference worker is ready: try again once it is running",
+            "no worker that does this is ready: try again once one is running",
             retry_after_s=self._no_worker_limit_s,
         )
 
