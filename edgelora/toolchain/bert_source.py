@@ -82,10 +82,12 @@ def _read_tokenizer(directory: Path, vocab_size: int) -> TokenizerFiles:
         name: token_text(config.get(name))
         for name in ("cls_token", "sep_token", "pad_token", "unk_token", "mask_token")
     }
+    frame = []
     for name in ("cls_token", "sep_token"):
-        if tokens[name] not in vocabulary:
+        token = tokens[name]
+        if token is None or token not in vocabulary:
             raise ToolchainError(f"tokenizer_config.json: {name} is none of tokenizer.json")
-    frame = [tokenizer.token_to_id(tokens[name]) for name in ("cls_token", "sep_token")]
+        frame.append(tokenizer.token_to_id(token))
     if tokenizer.encode("").ids != frame:
         raise ToolchainError(
             "tokenizer.json does not put cls_token before a text and sep_token behind it: save the "
