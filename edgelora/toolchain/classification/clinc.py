@@ -30,7 +30,7 @@ CONFIGURATIONS: Mapping[str, ClassificationOptions] = {
         method="probe", epochs=25, head_learning_rate=0.03, batch_size=256
     ),
     "LoRA r=8": ClassificationOptions(r=8, alpha=16),
-    "full fine-tuning": ClassificationOptions(method="full", learning_rate=1e-4, layer_decay=0.9),
+    "full fine-tuning": ClassificationOptions(method="full", learning_rate=1.5e-4, layer_decay=0.9),
     "LoRA r=4, query and value": ClassificationOptions(r=4, alpha=8, targets=_QUERY_VALUE),
     "LoRA r=8, query and value": ClassificationOptions(r=8, alpha=16, targets=_QUERY_VALUE),
     "LoRA r=16, query and value": ClassificationOptions(r=16, alpha=32, targets=_QUERY_VALUE),

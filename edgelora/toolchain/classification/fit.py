@@ -76,7 +76,11 @@ def fit(
     Raises FitInterrupted after Ctrl-C or SIGTERM when there is a checkpoint, ToolchainError when
     the loss is no number any more.
     """
-    vectors = start_head(model, samples, options.head_scale)
+    model.start_training([one.token_ids for one in samples])
+    state = checkpoint.load() if checkpoint else None
+    is_frozen = not model.encoder_parameters
+    if state is None or is_frozen:
+        vectors = start_head(model, samples, options.head_scale)
     groups = _parameter_groups(model, options)
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99), fused=True)
     peaks = [group["lr"] for group in optimizer.param_groups]
@@ -89,10 +93,8 @@ def fit(
         for batch in draw_batches(samples, options, num_labels, order)
     ]
     run = Fit()
-    state = checkpoint.load() if checkpoint else None
     if state is not None:
         _restore(state, run, optimizer, trained, average)
-    is_frozen = not model.encoder_parameters
     curve_steps = max(1, len(batches) // _CURVE_POINTS)
     model.train()
     with progress_bar("Training", len(batches)) as bar, Interruption() as interruption:
@@ -139,6 +141,7 @@ def fit(
     if options.averaging:
         for parameter, value in zip(trained, average, strict=True):
             parameter.data.copy_(value)
+    model.end_training()
     return run
 
 

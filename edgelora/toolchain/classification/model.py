@@ -28,6 +28,7 @@ from transformers import BertForSequenceClassification
 from transformers.utils import logging as transformers_logging
 
 from edgelora.toolchain.classification.options import ClassificationOptions
+from edgelora.toolchain.classification.word_rows import WordRows
 from edgelora.toolchain.training_options import ALL_LINEAR
 
 _ROWS = 128
@@ -93,6 +94,18 @@ class EncoderClassifier:
     def precision(self) -> str:
         """Of the products while training."""
         return "bfloat16" if self._autocasts else "float32"
+
+    def start_training(self, texts: Sequence[NDArray[np.int32]]) -> None:
+        """Makes ready to be trained on these texts."""
+        if self.method == "full":
+            embeddings = self._bert.embeddings
+            embeddings.word_embeddings = WordRows(embeddings.word_embeddings, texts)
+
+    def end_training(self) -> None:
+        """Leaves the model as it is saved."""
+        if self.method == "full":
+            embeddings = self._bert.embeddings
+            embeddings.word_embeddings = embeddings.word_embeddings.whole()
 
     def train(self) -> None:
         """With dropout."""

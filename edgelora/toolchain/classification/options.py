@@ -26,8 +26,8 @@ class ClassificationOptions:
     feed-forward, as PEFT reads it."""
     dropout: float = 0.1
     """Of the hidden vectors, as BERT has it."""
-    epochs: int = 5
-    learning_rate: float = 1e-3
+    epochs: int = 3
+    learning_rate: float = 1.5e-3
     """Peak rate of AdamW for the encoder."""
     head_learning_rate: float = 1e-3
     layer_decay: float = 1.0
