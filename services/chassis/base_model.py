@@ -91,11 +91,15 @@ class BaseModel:
         return self.num_layers * layer + self.vocab_size * self.hidden_size
 
     def _has_right_kinds(self) -> bool:
-        texts = (self.name, self.digest, self.family, *self.files.keys(), *self.files.values())
+        names = (self.name, self.digest, self.family, self.quantisation)
+        texts = (*names, *self.files.keys(), *self.files.values())
         counts = (self.vocab_size, self.hidden_size, self.num_layers, self.max_context_tokens)
         sizes = [size for shape in self.targets.values() for size in shape]
-        return all(isinstance(one, str) for one in texts) and all(
-            type(one) is int and one > 0 for one in (*counts, *sizes)
+        has_pooling = self.pooling in (("mean", "cls") if self.is_encoder else (None,))
+        return (
+            has_pooling
+            and all(isinstance(one, str) for one in texts)
+            and all(type(one) is int and one > 0 for one in (*counts, *sizes))
         )
 
     def save(self, directory: Path) -> None:
