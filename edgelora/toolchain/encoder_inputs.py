@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgelora.toolchain.bert_shape import BertShape, module_name
+from edgelora.toolchain.errors import ToolchainError
 
 Floats = NDArray[np.float32]
 Tensors = Callable[[str], Floats]
@@ -41,14 +42,24 @@ class MeasuredInputs:
             + tensors("embeddings.position_embeddings.weight")[:length]
             + tensors("embeddings.token_type_embeddings.weight")[0]
         )
-        self._hidden = self._norm("embeddings.LayerNorm", embedded)
+        with np.errstate(over="ignore", invalid="ignore"):  # the first layer finds out
+            self._hidden = self._norm("embeddings.LayerNorm", embedded)
 
     def run_layer(self, layer: int) -> tuple[Floats, Floats]:
         """Runs the next layer.
 
         Returns the factors, [hidden_size], for the inputs of its attention and of its intermediate
-        layer.
+        layer. Raises ToolchainError where numbers overflow.
         """
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._run_layer(layer)
+        if not np.isfinite(self._hidden).all():
+            raise ToolchainError(
+                f"layer {layer} of the model gives numbers that are none: the source is damaged"
+            )
+        return found
+
+    def _run_layer(self, layer: int) -> tuple[Floats, Floats]:
         before = factors(self._hidden)
         attended = self._linear(module_name(layer, "attention.output.dense"), self._attend(layer))
         prefix = f"encoder.layer.{layer}."
@@ -88,7 +99,10 @@ class MeasuredInputs:
 def factors(inputs: Floats) -> Floats:
     """What to multiply each input by, shape [hidden_size]: halfway to all being equally large."""
     size = np.sqrt(np.square(inputs).mean(axis=(0, 1)))
-    size = np.maximum(size / np.median(size), _SMALLEST)
+    usual = np.median(size)
+    if not usual:  # a layer that is off
+        return np.ones_like(size)
+    size = np.maximum(size / usual, _SMALLEST)
     found: Floats = (1 / np.sqrt(size)).astype(np.float32)
     return found
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from edgelora.errors import InternalError
 from edgelora.v1.encoder_service_pb2_grpc import add_EncoderServiceServicer_to_server
 from edgelora.v1.encoding_pb2 import Task
 from services.chassis.base_model import BaseModel
@@ -109,7 +110,7 @@ async def serving(
         try:
             async with host.serving():
                 await _start(engine, loading)
-                await engine.encode([engine_config.canary_token_ids])
+                await _prove(engine, engine_config)
                 collect_garbage()
                 tasks += [asyncio.create_task(reporter.run()), asyncio.create_task(watch.run())]
                 yield Worker(host, engine, engine_died, tasks)
@@ -163,6 +164,18 @@ def _metrics(config: EncoderConfig) -> EncoderMetrics | None:
     from services.inference.encoder.metrics import EncoderMetrics  # takes 4 MB
 
     return EncoderMetrics(config.metrics_address)
+
+
+async def _prove(engine: EncoderEngine, config: EncoderEngineConfig) -> None:
+    """Runs a text: a model whose output is no number serves nobody."""
+    try:
+        await engine.encode([config.canary_token_ids])
+    except InternalError as error:
+        if not engine.status.num_failed_texts:
+            raise
+        raise ConfigError(
+            f"{PREFIX}MODEL_DIRECTORY: {error.message}: prepare another model"
+        ) from error
 
 
 async def _start(engine: EncoderEngine, loading: AdapterLoading[FetchedEncoderAdapter]) -> None:

@@ -27,6 +27,7 @@ from edgelora.v1.adapter_store_service_pb2 import WarmUp
 from edgelora.v1.encoding_pb2 import Task
 from edgelora.v1.ticket_pb2 import WarmUpPermit
 from services.chassis.sealing import Sealer, boot_clock_s
+from services.chassis.settings import ConfigError
 from services.inference.encoder.torch_backend import TorchEncoderBackend
 from tests.support.adapter_files import AdapterFiles, safetensors_bytes
 from tests.support.encoder_bench import (
@@ -371,6 +372,19 @@ async def test_the_worker_says_what_it_is(tiny, backend):
         status = await bench.status()
         assert status.num_adapter_slots == 4
         assert status.weights_bytes == found.weights_bytes > 0
+
+
+class Overflowing(TorchEncoderBackend):
+    """A model without one number."""
+
+    def encode(self, texts):
+        return np.full_like(super().encode(texts), np.nan)
+
+
+async def test_a_model_that_gives_no_numbers_is_a_clear_line_at_the_start(tiny):
+    with pytest.raises(ConfigError, match="MODEL_DIRECTORY: the model's output was not a number"):
+        async with bench_of(tiny, Overflowing(num_threads=1)):
+            pass
 
 
 async def test_an_engine_that_dies_ends_its_calls_and_the_worker_S09(tiny):
