@@ -25,10 +25,12 @@ def check_texts(texts: Sequence[str]) -> None:
 
 def check_top_labels(number: int, num_texts: int) -> None:
     """Checks how many labels are asked for of each text. Raises InvalidRequestError."""
-    most = min(MAX_TOP_LABELS, MAX_TOLD_LABELS // max(num_texts, 1))
-    if number > most:
+    if number > MAX_TOP_LABELS:
+        raise _invalid("top_labels", f"must be at most {MAX_TOP_LABELS}")
+    if number * num_texts > MAX_TOLD_LABELS:
         raise _invalid(
-            "top_labels", f"must be at most {most} of {num_texts} texts: send fewer at once"
+            "top_labels",
+            f"must be at most {MAX_TOLD_LABELS // num_texts} with {num_texts} texts: send fewer",
         )
 
 
