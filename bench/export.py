@@ -3,7 +3,8 @@
 Each adapter of `demo/` is exported to GGUF and answers the prompts of its own probe file, greedily.
 PEFT computes in float32 from the directory. llama.cpp has the same base twice: in float32, where
 nothing but the order of sums may differ, and as it was published, in Q4_1, for which it rounds
-activations to 8 bits. Logits are those after every token of the prompt.
+activations to 8 bits. Logits are those after every token of the prompt; how far the bases are apart
+without an adapter stands beside.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class _Answer:
 
     logits: NDArray[np.float32]
     """Shape [tokens of the prompt, vocab_size]."""
+    base_logits: NDArray[np.float32]
+    """The same without the adapter."""
     token_ids: list[int]
 
 
@@ -131,11 +134,14 @@ class _Work:
     def _answer(self, process: PeerProcess, name: str, adapter: int) -> Iterator[_Answer]:
         target = self._place / "logits.npy"
         for prompt in self._prompts[name]:
-            process.ask("logits", prompt=prompt, adapter=adapter, target=str(target))
+            logits = []
+            for one in (adapter, None):
+                process.ask("logits", prompt=prompt, adapter=one, target=str(target))
+                logits.append(np.load(target))
             done = process.ask(
                 "decode", prompts=[prompt], adapters=[adapter], new_tokens=self.new_tokens
             )
-            yield _Answer(np.load(target), done["token_ids"][0])
+            yield _Answer(logits[0], logits[1], done["token_ids"][0])
 
 
 def _row(base: str, name: str, expected: list[_Answer], found: list[_Answer]) -> dict[str, Any]:
@@ -143,12 +149,18 @@ def _row(base: str, name: str, expected: list[_Answer], found: list[_Answer]) ->
     equal = [
         a == b for one, other in pairs for a, b in zip(one.token_ids, other.token_ids, strict=True)
     ]
-    worst = max(float(np.abs(one.logits - other.logits).max()) for one, other in pairs)
+    worst = max(_difference(one.logits, other.logits) for one, other in pairs)
+    worst_base = max(_difference(one.base_logits, other.base_logits) for one, other in pairs)
     spans = [float(np.ptp(one.logits, axis=1).mean()) for one in expected]
     return {
         "base": base,
         "adapter": name,
         "equal_tokens": round(sum(equal) / len(equal), 4),
         "logit_difference": round(worst, 6),
+        "without_adapter": round(worst_base, 6),
         "logit_span": round(sum(spans) / len(spans), 1),
     }
+
+
+def _difference(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+    return float(np.abs(one - other).max())

@@ -12,6 +12,8 @@ from typing import Literal
 from edgelora.adapter_format.naming import matches_any, pattern_value
 
 ALL_LINEAR: Literal["all-linear"] = "all-linear"
+NO_TARGETS = "dummy-target-modules"
+"""PEFT's word for no module at all; an empty list it does not load."""
 
 
 def _no_patterns() -> Mapping[str, int]:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from edgelora.adapter_format.architecture import DECODER, Architecture
-from edgelora.adapter_format.config import ALL_LINEAR, AdapterConfig
+from edgelora.adapter_format.config import ALL_LINEAR, NO_TARGETS, AdapterConfig
 from edgelora.adapter_format.naming import is_plain_name, shown
 from edgelora.adapter_format.strict_json import parse_object
 from edgelora.error_tree import AdapterRejectedError
@@ -244,7 +244,7 @@ def _targets(
     value = document.get("target_modules")
     if isinstance(value, str) and value.lower() == ALL_LINEAR:
         return ALL_LINEAR
-    names = _names(value, "target_modules", architecture)
+    names = _names(None if value == NO_TARGETS else value, "target_modules", architecture)
     if not names and not may_be_empty:
         raise refuse("target_modules", "is missing or empty: list the adapted modules")
     return names

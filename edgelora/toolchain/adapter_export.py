@@ -26,6 +26,7 @@ from edgelora.adapter_format import (
 )
 from edgelora.adapter_format.architecture import DECODER, ENCODER, Architecture
 from edgelora.adapter_format.codec.layout import MAX_RANK
+from edgelora.adapter_format.config import NO_TARGETS
 from edgelora.adapter_format.tensor_file import write_tensors
 from edgelora.adapter_upload import FILE_NAMES, HEAD_NAME, OPTIONAL_NAMES, file_sizes
 from edgelora.toolchain.errors import ToolchainError
@@ -187,6 +188,8 @@ def _peft_config(adapter: LocalAdapter) -> str:
         "inference_mode": True,
         "task_type": _task_type(adapter),
     }
+    if not adapter.weights.pairs:
+        document["target_modules"] = NO_TARGETS
     return json.dumps(document, indent=2) + "\n"
 
 

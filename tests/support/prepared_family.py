@@ -28,9 +28,10 @@ PROMPT = random_tokens(LENGTH, VOCAB_SIZE)
 class PreparedFamily:
     """A base model of one family, as prepared here and as transformers has it."""
 
-    def __init__(self, family: str, root: Path) -> None:
+    def __init__(self, family: str, root: Path, **changes: Any) -> None:
+        """`changes`: of the model's config."""
         self._family = family
-        self.model = tiny_model(family)
+        self.model = tiny_model(family, **changes)
         save_directory(self.model, root / "source")
         self.description: BaseModel = prepare(root / "source", root, "m", weights="both")
         self.directory = root / "models/m"

@@ -10,6 +10,7 @@ import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
+from edgelora.adapter_format.config import NO_TARGETS
 from edgelora.adapter_format.head import FILE as HEAD_FILE
 from edgelora.adapter_format.head import HeadSettings, ScopeRule, parse_head
 from edgelora.toolchain.classification.model import EncoderClassifier
@@ -45,7 +46,8 @@ def save_classifier(model: EncoderClassifier, directory: Path) -> Path:
     save_file(state, directory / WEIGHTS_FILE, metadata={"format": "pt"})
     config: dict[str, Any] = model.wrapped.peft_config["default"].to_dict()
     config["inference_mode"] = True
-    config["target_modules"] = sorted(config["target_modules"] if model.method == "lora" else ())
+    targets = config["target_modules"]
+    config["target_modules"] = sorted(targets) if model.method == "lora" else NO_TARGETS
     text = json.dumps(config, indent=2, sort_keys=True, default=str) + "\n"
     (directory / CONFIG_FILE).write_text(text, encoding="utf-8")
     # What ships is what is measured.

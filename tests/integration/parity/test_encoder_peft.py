@@ -49,6 +49,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "saved pooler": ({"target_modules": ["query"], "modules_to_save": ["pooler"]}, "pooler"),
     "embedding": ({"target_modules": ["word_embeddings"]}, "word_embeddings"),
     "biases": ({"target_modules": ["query"], "bias": "lora_only"}, "bias"),
+    "PiSSA": ({"target_modules": ["query"], "init_lora_weights": "pissa"}, "init_lora_weights"),
+    "OLoRA": ({"target_modules": ["query"], "init_lora_weights": "olora"}, "init_lora_weights"),
+    "expression": ({"target_modules": r".*\.(query|value)"}, "target_modules"),
     "DoRA": ({"target_modules": ["query"], "use_dora": True}, "use_dora"),
 }
 

@@ -129,7 +129,7 @@ def test_peft_and_our_encoder_give_the_logits_that_were_measured(place, trained)
             token_ids=np.array(ids, np.int32), adapters=(SlotWeight(0, 1.0),), pooling="mean"
         )
         vector = backend.encode([use])[0]
-        assert np.abs(head_logits(adapter.head, vector) - expected).max() < 1e-3
+        assert np.abs(head_logits(adapter.head, vector) - expected).max() < 1e-4
         answer = classify(adapter.head, vector, top=1)
         if label is not None:
             right += not answer.is_out_of_scope and answer.labels[0][0] == label
@@ -176,6 +176,9 @@ def test_a_linear_probe_is_an_adapter_without_factors(place, tmp_path):
     _, adapter = read(place, tmp_path / "probe")
     assert not adapter.weights.pairs
     assert adapter.head.labels == ("alarm", "bill", "music", "oos")
+    base = BertForSequenceClassification.from_pretrained(place / "models" / "tiny", num_labels=4)
+    theirs = PeftModel.from_pretrained(base, tmp_path / "probe").base_model.model.classifier
+    assert np.array_equal(theirs.modules_to_save["default"].weight.detach(), adapter.head.weight)
 
 
 def test_full_fine_tuning_leaves_a_whole_model(place, tmp_path):

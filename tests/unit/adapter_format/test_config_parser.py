@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgelora.adapter_format import AdapterConfig, parse_adapter_config
+from edgelora.adapter_format.architecture import ENCODER
 from edgelora.errors import AdapterRejectedError
 from tests.support.adapter_files import config_bytes, config_document
 
@@ -90,6 +91,14 @@ def test_layers_and_excludes_limit_what_is_adapted():
     assert config.adapts("model.layers.1.self_attn.q_proj", 1)
     assert not config.adapts("model.layers.0.self_attn.q_proj", 0)
     assert not config.adapts("model.layers.1.self_attn.v_proj", 1)
+
+
+def test_peft_s_word_for_no_module_is_none_beside_a_classifier_alone():
+    none = {"target_modules": "dummy-target-modules"}
+    assert refusal(**none).field == "config.target_modules"
+    data = config_bytes(**none, task_type="SEQ_CLS", modules_to_save=["classifier"])
+    config = parse_adapter_config(data, max_rank=64, architecture=ENCODER)
+    assert config.target_modules == frozenset()
 
 
 @pytest.mark.parametrize("spelling", ["all-linear", "ALL-LINEAR"])
