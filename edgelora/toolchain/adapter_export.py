@@ -143,7 +143,13 @@ def export_gguf(
             f"{output} exists: choose another output"
             + (", or replace it with --force" if output.is_file() else "")
         )
-    shape = read_object(adapter.base_directory / "config.json")
+    try:
+        shape = read_object(adapter.base_directory / "config.json")
+        heads, kv_heads = shape["num_attention_heads"], shape["num_key_value_heads"]
+    except (OSError, ValueError, LookupError) as error:
+        raise ToolchainError(
+            f"model {adapter.base.name} is damaged: run `edgelora model prepare --force`"
+        ) from error
     output.parent.mkdir(parents=True, exist_ok=True)
     with published_file(output) as partial:
         write_gguf_lora(
@@ -151,8 +157,8 @@ def export_gguf(
             adapter.weights,
             alpha=adapter.config.alpha,
             family=adapter.base.family,
-            num_heads=shape["num_attention_heads"],
-            num_kv_heads=shape["num_key_value_heads"],
+            num_heads=heads,
+            num_kv_heads=kv_heads,
             half=half,
         )
 

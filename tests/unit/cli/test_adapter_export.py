@@ -180,11 +180,14 @@ def test_an_adapter_of_an_encoder_is_no_gguf_but_peft(export, home, tmp_path):
     assert all(np.array_equal(written[name], original[name]) for name in original)
 
 
-def test_what_is_asked_for_wrongly_is_told(export, adapter, tmp_path):
+def test_what_is_asked_for_wrongly_is_told(export, adapter, home, tmp_path):
     said = export(adapter, "gguf", tmp_path / "out", model="other", status=1)
     assert "model other is not prepared" in said
     said = export(adapter, "peft", tmp_path / "out", "--half", status=2)
     assert "--half is for --format gguf" in said
+    (home / "models" / "tiny" / "config.json").unlink()
+    said = export(adapter, "gguf", tmp_path / "out", status=1)
+    assert "model tiny is damaged: run `edgelora model prepare --force`" in said
 
 
 def test_ranks_and_alphas_of_single_modules_stay(export, adapter, tmp_path):
