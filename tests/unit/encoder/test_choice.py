@@ -18,7 +18,10 @@ def save(tmp_path, monkeypatch):
     def save(*files, obstacle=None, family="bert"):
         monkeypatch.setattr(NativeEncoderBackend, "probe", staticmethod(lambda: obstacle))
         model = dataclasses.replace(
-            tiny_base(), family=family, pooling="mean", files=dict.fromkeys(files, DIGEST)
+            tiny_base(),
+            family=family,
+            pooling="mean" if family == "bert" else None,
+            files=dict.fromkeys(files, DIGEST),
         )
         model.save(tmp_path)
         return tmp_path
