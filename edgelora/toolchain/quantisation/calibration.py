@@ -18,6 +18,7 @@ from edgelora.toolchain.quantisation.decoder import (
 )
 from edgelora.toolchain.quantisation.hidden_states import HiddenStates
 from edgelora.toolchain.quantisation.products import EMBEDDING
+from edgelora.toolchain.quantisation.workers import Workers
 
 _PIECE_ROWS = 4096
 
@@ -36,12 +37,12 @@ def embed(
             target.write(batch, rows[place[batch]])
 
 
-@torch.no_grad()
 def observe_layer(
     shape: DecoderShape,
     weights: Mapping[str, Tensor],
     states: HiddenStates,
     rotary: Rotary,
+    workers: Workers,
     *,
     moves: bool = False,
 ) -> dict[str, Tensor]:
@@ -49,8 +50,8 @@ def observe_layer(
 
     `states` stay before the layer, or move behind it.
     """
-    moments: dict[str, Tensor] = {}
-    for batch in states.batches():
+
+    def observe(batch: slice) -> dict[str, Tensor]:
         inputs: dict[str, Tensor] = {}
         behind = run_layer(shape, weights, states.read(batch), rotary, inputs.__setitem__)
         # What is added to the residual stream is normalised before it is read. Tokens on which the
@@ -59,36 +60,47 @@ def observe_layer(
         weight = behind.square().mean(-1, keepdim=True).rsqrt()
         for site in ("output", "down"):
             inputs[site] = inputs[site] * weight
-        for site, values in inputs.items():
-            add_moments(moments, site, values)
         if moves:
             states.write(batch, behind)
-    return moments
+        return {site: _moments(values) for site, values in inputs.items()}
+
+    summed: dict[str, Tensor] = {}
+    for found in workers.map(observe, states.batches()):
+        for site, moments in found.items():
+            summed[site] = summed[site].add_(moments) if site in summed else moments
+    return summed
 
 
-def head_moments(source: ModelSource, states: HiddenStates) -> Tensor:
+def head_moments(source: ModelSource, states: HiddenStates, workers: Workers) -> Tensor:
     """Second moments of what the head reads, [hidden_size, hidden_size]."""
     norm = read_tensor(source, "model.norm.weight")
-    moments: dict[str, Tensor] = {}
-    for batch in states.batches():
-        add_moments(moments, "head", final_norm(source.shape, norm, states.read(batch)))
-    return moments["head"]
+
+    def observe(batch: slice) -> Tensor:
+        return _moments(final_norm(source.shape, norm, states.read(batch)))
+
+    return torch.stack(list(workers.map(observe, states.batches()))).sum(0)
 
 
-@torch.no_grad()
 def advance(
-    shape: DecoderShape, weights: Mapping[str, Tensor], states: HiddenStates, rotary: Rotary
+    shape: DecoderShape,
+    weights: Mapping[str, Tensor],
+    states: HiddenStates,
+    rotary: Rotary,
+    workers: Workers,
+    stop: int | None = None,
 ) -> None:
-    """Moves a stream behind a layer."""
-    for batch in states.batches():
+    """Moves a stream, or its windows before `stop`, behind a layer."""
+
+    def move(batch: slice) -> None:
         states.write(batch, run_layer(shape, weights, states.read(batch), rotary))
 
+    for _ in workers.map(move, states.batches(0, stop)):
+        pass
 
-def add_moments(moments: dict[str, Tensor], site: str, inputs: Tensor) -> None:
-    """Adds inputs [..., features] to the moments of a site."""
+
+def _moments(inputs: Tensor) -> Tensor:
     rows = inputs.flatten(0, -2)
-    product = rows.T @ rows
-    moments[site] = moments[site] + product if site in moments else product
+    return rows.T @ rows
 
 
 def _rows(source: ModelSource, tokens: Tensor) -> Tensor:

@@ -9,65 +9,62 @@ together (least squares) and every number is moved to its best level with all ot
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import torch
 from torch import Tensor
 
 from edgelora.toolchain.quantisation.kinds import GROUP, Kind
 from edgelora.toolchain.quantisation.rounding import Rounded, candidates, half, round_to, stack
+from edgelora.toolchain.quantisation.workers import Workers
 
 DAMPING = 0.01
 """Share of the mean diagonal of second moments that is added to it."""
 _SWEEPS = 1
-_ROWS = 512
+_ROWS = 288
 """Rows rounded at a time: memory for the candidates."""
 
 
 def damped(hessian: Tensor, share: float = DAMPING) -> Tensor:
-    """Makes a matrix of second moments safe to invert; `share` of its
-    mean diagonal is added, so that inputs that are always 0 count a little."""
+    """Makes second moments safe to invert: `share` of their mean diagonal is added to it."""
     mean = hessian.diagonal().mean().clamp(min=1e-12)
     return hessian + torch.eye(len(hessian)) * (share * mean)
 
 
-def round_compensated(weights: Tensor, hessian: Tensor, kind: Kind) -> Rounded:
-    """Rounds [rows, columns] for inputs with second moments [columns, columns], damped."""
-    order, factor = _factor(hessian)
-    pieces = weights.tensor_split(-(-len(weights) // _ROWS))
-    threads = torch.get_num_threads()
-    try:
-        # Many small operations: a thread for each piece is far faster than all for each operation.
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            work = [
-                pool.submit(_round_rows, piece, hessian, factor, order, kind) for piece in pieces
-            ]
-            return stack([one.result() for one in work])
-    finally:
-        torch.set_num_threads(threads)
+class Compensation:
+    """What rounding needs to know of the inputs of a product."""
+
+    def __init__(self, hessian: Tensor) -> None:
+        """`hessian`: second moments of the inputs, [columns, columns], damped."""
+        self._hessian = hessian
+        # In the order of rounding, the upper Cholesky factor of the inverse.
+        self._order = _order(hessian.diagonal())
+        ordered = hessian[self._order][:, self._order].double()
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(ordered))
+        del ordered
+        self._factor = torch.linalg.cholesky(inverse, upper=True).float()
+
+    @property
+    def remaining_error(self) -> float:
+        """The share of plain rounding's squared error that compensation leaves, 0 to 1.
+
+        Whatever the weights: both are sums over inputs of the same error of one number, weighed by
+        the diagonal of the second moments or by what GPTQ leaves of it.
+        """
+        left = self._factor.diagonal().square().reciprocal().sum()
+        return min(1.0, float(left / self._hessian.diagonal().sum()))
+
+    def round(self, weights: Tensor, kind: Kind, workers: Workers) -> Rounded:
+        """Rounds [rows, columns] to a kind."""
+
+        def round_rows(piece: Tensor) -> Rounded:
+            return _round_rows(piece, self._hessian, self._factor, self._order, kind)
+
+        pieces = weights.tensor_split(-(-len(weights) // _ROWS))
+        return stack(list(workers.map(round_rows, pieces)))
 
 
 def output_error(difference: Tensor, hessian: Tensor) -> float:
     """The squared error of the outputs, summed."""
     return float(((difference @ hessian) * difference).sum())
-
-
-def remaining_error(hessian: Tensor) -> float:
-    """The share of plain rounding's squared error that compensation leaves, 0 to 1.
-
-    Whatever the weights: both are sums over inputs of the same error of one number, weighed by the
-    diagonal of the second moments or by what GPTQ leaves of it.
-    """
-    _, factor = _factor(hessian)
-    left = factor.diagonal().square().reciprocal().sum() / hessian.diagonal().sum()
-    return min(1.0, float(left))
-
-
-def _factor(hessian: Tensor) -> tuple[Tensor, Tensor]:
-    """The order of rounding and, in that order, the upper Cholesky factor of the inverse."""
-    order = _order(hessian.diagonal())
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(hessian[order][:, order].double()))
-    return order, torch.linalg.cholesky(inverse, upper=True).float()
 
 
 def _order(energy: Tensor) -> Tensor:

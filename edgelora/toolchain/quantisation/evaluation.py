@@ -22,6 +22,7 @@ from edgelora.toolchain.quantisation.decoder import (
 from edgelora.toolchain.quantisation.hidden_states import HiddenStates
 from edgelora.toolchain.quantisation.products import EMBEDDING, HEAD
 from edgelora.toolchain.quantisation.rounding import Rounded
+from edgelora.toolchain.quantisation.workers import Workers
 
 _CHUNK_TOKENS = 128
 """Tokens whose logits are in memory at a time."""
@@ -40,7 +41,7 @@ class Comparison:
 
 @torch.no_grad()
 def compare(
-    source: ModelSource, rounded: Mapping[str, Rounded], windows: Tensor, bar: Bar
+    source: ModelSource, rounded: Mapping[str, Rounded], windows: Tensor, workers: Workers, bar: Bar
 ) -> Comparison:
     """Runs both models layer by layer on `windows` (int64 [windows, tokens]); `bar`: layers."""
     shape = source.shape
@@ -52,30 +53,36 @@ def compare(
         embed(source, windows, actual, table=table)
         for layer in range(shape.num_layers):
             weights = read_layer(source, layer)
-            advance(shape, weights, exact, rotary)
+            advance(shape, weights, exact, rotary, workers)
             prefix = f"model.layers.{layer}."
             for key in weights:
                 if prefix + key in rounded:
                     weights[key] = rounded[prefix + key].weights()
-            advance(shape, weights, actual, rotary)
+            advance(shape, weights, actual, rotary, workers)
             bar.advance(1)
         name = EMBEDDING if shape.tied_embeddings else HEAD
         norm = read_tensor(source, "model.norm.weight")
         head = read_tensor(source, name)
-        sums = torch.zeros(3, dtype=torch.float64)
         rounded_head = rounded[name].weights() if name in rounded else head
-        for window, ids in enumerate(windows):
-            before = final_norm(shape, norm, exact.read(slice(window, window + 1)))[0, :-1]
-            after = final_norm(shape, norm, actual.read(slice(window, window + 1)))[0, :-1]
-            for start in range(0, len(ids) - 1, _CHUNK_TOKENS):
+
+        def sums(number: int) -> Tensor:
+            """Of one window: negative log likelihood before and after, and KL divergence."""
+            window = slice(number, number + 1)
+            before = final_norm(shape, norm, exact.read(window))[0, :-1]
+            after = final_norm(shape, norm, actual.read(window))[0, :-1]
+            found = torch.zeros(3, dtype=torch.float64)
+            for start in range(0, len(before), _CHUNK_TOKENS):
                 part = slice(start, start + _CHUNK_TOKENS)
                 expected = log_softmax(linear(before[part], head), -1)
                 predicted = log_softmax(linear(after[part], rounded_head), -1)
-                wanted = ids[1:][part][:, None]
-                sums[0] -= expected.gather(1, wanted).sum()
-                sums[1] -= predicted.gather(1, wanted).sum()
-                sums[2] += (expected.exp() * (expected - predicted)).sum()
+                wanted = windows[number, 1:][part][:, None]
+                found[0] -= expected.gather(1, wanted).sum()
+                found[1] -= predicted.gather(1, wanted).sum()
+                found[2] += (expected.exp() * (expected - predicted)).sum()
+            return found
+
+        total = torch.stack(list(workers.map(sums, range(len(windows))))).sum(0)
         bar.advance(1)
     count = len(windows) * (windows.shape[1] - 1)
-    before_nll, after_nll, divergence = (float(one) / count for one in sums)
+    before_nll, after_nll, divergence = (float(one) / count for one in total)
     return Comparison(count, math.exp(before_nll), math.exp(after_nll), max(0.0, divergence))

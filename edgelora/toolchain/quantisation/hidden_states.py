@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from types import TracebackType
@@ -10,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_BATCH_TOKENS = 2048
-"""Tokens in memory at a time."""
+_BATCH_TOKENS = 1024
+"""Tokens that one thread has in memory."""
 
 
 class HiddenStates:
@@ -45,12 +46,13 @@ class HiddenStates:
         """The states of some windows."""
         _, tokens, hidden = self._shape
         count = batch.stop - batch.start
-        self._file.seek(4 * batch.start * tokens * hidden)
-        values = np.frombuffer(bytearray(self._file.read(4 * count * tokens * hidden)), np.float32)
+        values = np.empty(count * tokens * hidden, dtype=np.float32)
+        # Not the file's own position, which threads would share.
+        os.preadv(self._file.fileno(), [values.data], 4 * batch.start * tokens * hidden)
         return torch.from_numpy(values).view(count, tokens, hidden)
 
     def write(self, batch: slice, states: Tensor) -> None:
         """Replaces them."""
         _, tokens, hidden = self._shape
-        self._file.seek(4 * batch.start * tokens * hidden)
-        self._file.write(np.ascontiguousarray(states.numpy()).data)
+        values = np.ascontiguousarray(states.numpy()).reshape(-1)
+        os.pwritev(self._file.fileno(), [values.data], 4 * batch.start * tokens * hidden)

@@ -42,6 +42,7 @@ from edgelora.toolchain.quantisation.rounded_model import round_model
 from edgelora.toolchain.quantisation.rounding import Rounded
 from edgelora.toolchain.quantisation.self_written import write_texts
 from edgelora.toolchain.quantisation.sensitivity import Sensitivity, measure
+from edgelora.toolchain.quantisation.workers import Workers
 
 Progress = Callable[[str, int], AbstractContextManager[Bar]]
 """Makes a bar from a title and a number of units."""
@@ -69,7 +70,7 @@ class Windows:
 def quantise(
     source: ModelSource, options: QuantisationOptions, progress: Progress = progress_bar
 ) -> QuantisedModel:
-    """Rounds `source` as `options` say; the same for the same seed, thread count and versions.
+    """Rounds `source` as `options` say; the same for the same seed, versions and kind of processor.
 
     One layer's fp32 weights are in memory at a time, besides the rounded matrices. Raises
     ToolchainError for options that can not work, and for a model the native core can not serve.
@@ -83,22 +84,23 @@ def quantise(
     if options.size_budget is not None:
         budget = options.size_budget.bytes_of(sum(one.num_weights for one in products))
     windows = calibration_windows(source, options, progress)
-    sensitivity = Sensitivity()
-    if not _stays_as_it_is(products, kept, budget):
-        sample = windows.calibration[: options.sensitivity_inputs, : options.sensitivity_tokens]
-        with progress("Measuring sensitivity", source.shape.num_layers + 1) as bar:
-            sensitivity = measure(source, sample, windows.calibration, bar)
-    choices = [_choice(one, sensitivity, kept, options.left_out) for one in products]
-    kinds = default_policy(choices) if budget is None else within_budget(choices, budget)
-    to_round = {
-        one.name: kinds[one.name] for one in products if kept.get(one.name) != kinds[one.name]
-    }
-    rounded: dict[str, Rounded] = {}
-    if to_round:
-        with progress("Rounding", source.shape.num_layers + 1) as bar:
-            rounded = round_model(source, windows.calibration, to_round, bar)
-    with progress("Comparing", source.shape.num_layers + 1) as bar:
-        comparison = compare(source, rounded, windows.held_out, bar)
+    with Workers() as workers:
+        sensitivity = Sensitivity()
+        if not _stays_as_it_is(products, kept, budget):
+            sample = windows.calibration[: options.sensitivity_inputs, : options.sensitivity_tokens]
+            with progress("Measuring sensitivity", source.shape.num_layers + 1) as bar:
+                sensitivity = measure(source, sample, windows.calibration, workers, bar)
+        choices = [_choice(one, sensitivity, kept, options.left_out) for one in products]
+        kinds = default_policy(choices) if budget is None else within_budget(choices, budget)
+        to_round = {
+            one.name: kinds[one.name] for one in products if kept.get(one.name) != kinds[one.name]
+        }
+        rounded: dict[str, Rounded] = {}
+        if to_round:
+            with progress("Rounding", source.shape.num_layers + 1) as bar:
+                rounded = round_model(source, windows.calibration, to_round, workers, bar)
+        with progress("Comparing", source.shape.num_layers + 1) as bar:
+            comparison = compare(source, rounded, windows.held_out, workers, bar)
     matrices = {
         name: native_matrix(rounded[name]) if name in rounded else _kept(source, name)
         for one in products

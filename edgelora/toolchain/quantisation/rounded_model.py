@@ -20,11 +20,12 @@ from edgelora.toolchain.quantisation.decoder import (
     read_layer,
     rotary_table,
 )
-from edgelora.toolchain.quantisation.error_compensation import DAMPING, damped, round_compensated
+from edgelora.toolchain.quantisation.error_compensation import DAMPING, Compensation, damped
 from edgelora.toolchain.quantisation.hidden_states import HiddenStates
 from edgelora.toolchain.quantisation.kinds import Kind
 from edgelora.toolchain.quantisation.products import EMBEDDING, HEAD, layer_products
 from edgelora.toolchain.quantisation.rounding import Rounded, round_plainly, stack
+from edgelora.toolchain.quantisation.workers import Workers
 
 _PIECE_ROWS = 4096
 _TIED_DAMPING = 0.1
@@ -33,7 +34,7 @@ _TIED_DAMPING = 0.1
 
 @torch.no_grad()
 def round_model(
-    source: ModelSource, windows: Tensor, kinds: Mapping[str, Kind], bar: Bar
+    source: ModelSource, windows: Tensor, kinds: Mapping[str, Kind], workers: Workers, bar: Bar
 ) -> dict[str, Rounded]:
     """Returns the matrices of the products in `kinds` rounded, by Hugging Face name.
 
@@ -43,32 +44,33 @@ def round_model(
     rounded: dict[str, Rounded] = {}
     rotary = rotary_table(shape, windows.shape[1])
     if not shape.tied_embeddings and "embedding" in kinds:
-        rounded[EMBEDDING] = stack(
-            [round_plainly(rows, kinds["embedding"]) for rows in _pieces(source, EMBEDDING)]
-        )
+        kind = kinds["embedding"]
+        pieces = workers.map(lambda rows: round_plainly(rows, kind), _pieces(source, EMBEDDING))
+        rounded[EMBEDDING] = stack(list(pieces))
     with HiddenStates(len(windows), windows.shape[1], shape.hidden_size) as states:
         table = rounded[EMBEDDING].weights() if EMBEDDING in rounded else None
         embed(source, windows, states, table=table)
         for layer in range(shape.num_layers):
             weights = read_layer(source, layer)
-            moments = observe_layer(shape, weights, states, rotary)
+            moments = observe_layer(shape, weights, states, rotary, workers)
             for product in layer_products(shape, layer):
                 if product.name not in kinds:
                     continue
-                hessian = damped(moments.pop(product.site))
+                compensation = Compensation(damped(moments.pop(product.site)))
                 for name in product.tensors:
                     key = name.removeprefix(f"model.layers.{layer}.")
-                    rounded[name] = round_compensated(weights[key], hessian, kinds[product.name])
+                    kind = kinds[product.name]
+                    rounded[name] = compensation.round(weights[key], kind, workers)
                     weights[key] = rounded[name].weights()
-            advance(shape, weights, states, rotary)
+            advance(shape, weights, states, rotary, workers)
             bar.advance(1)
         name, product_name = (EMBEDDING, "embedding") if shape.tied_embeddings else (HEAD, "head")
         if product_name in kinds:
             damping = _TIED_DAMPING if shape.tied_embeddings else DAMPING
-            hessian = damped(head_moments(source, states), damping)
+            compensation = Compensation(damped(head_moments(source, states, workers), damping))
             rounded[name] = stack(
                 [
-                    round_compensated(rows, hessian, kinds[product_name])
+                    compensation.round(rows, kinds[product_name], workers)
                     for rows in _pieces(source, name)
                 ]
             )
