@@ -39,7 +39,7 @@ weights := $(EDGELORA_HOME)/models/smollm2-135m-instruct/model.safetensors
 .DELETE_ON_ERROR:
 .PHONY: store-faults config-fuzz fuzz-doors home-assistant router-default router-demo classifiers
 .PHONY: bench-peers bench-results bench-page native-sanitize native-fuzz native-lint
-.PHONY: help run test setup native lint format protos demo-adapters demo-ranks compose-check clean distclean
+.PHONY: help run test setup native lint lint-python format protos demo-adapters demo-ranks compose-check clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -76,7 +76,9 @@ build/native/lint/.clean: $(native)
 	@run-clang-tidy -quiet -j 2 -p $(@D) >$(@D)/report 2>/dev/null || { grep -A3 'error:' $(@D)/report; exit 1; }
 	@touch $@
 
-lint: $(VENV)/.ready-dev $(if $(and $(shell command -v run-clang-tidy),$(shell command -v clang++)),native-lint)
+lint: lint-python $(if $(and $(shell command -v run-clang-tidy),$(shell command -v clang++)),native-lint)
+
+lint-python: $(VENV)/.ready-dev
 	@$(bin)/ruff check $(sources)
 	@$(bin)/ruff format --check $(sources)
 	@$(bin)/mypy
@@ -154,7 +156,7 @@ bench-peers: $(VENV)/.ready-dev
 
 # BENCHES='engine serve' measures only some. engine-360m is `edgelora bench engine --shape 360m`,
 # scenario-car `edgelora bench scenario car`.
-BENCHES ?= engine engine-360m engine-1.7b perplexity sampling worker first-token doors constraints sessions end-to-end serve scale tiers loads adapters classify codec export warmup priority stress scenario-car scenario-shop
+BENCHES ?= engine engine-360m engine-1.7b perplexity quant sampling worker first-token doors constraints sessions end-to-end serve scale tiers loads adapters classify codec export warmup priority stress scenario-car scenario-shop
 
 bench-results: $(VENV)/.ready-dev
 	@mkdir -p bench/results

@@ -24,4 +24,7 @@ def pytest_configure() -> None:
 @pytest.hookimpl
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> _ByFile:
     """See the manual of pytest-xdist."""
+    # Files in the order of their names, so that the many short ones of tests/unit fill the end.
+    # Its own order, most tests first, leaves a file of few long tests to the end, on one core.
+    config.option.loadscopereorder = False
     return _ByFile(config, log)
