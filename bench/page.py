@@ -24,6 +24,7 @@ _SECTIONS = {
     "engine-360m": "Beside llama.cpp and OpenVINO, 360M shape",
     "engine-1.7b": "Beside llama.cpp and OpenVINO, 1.7B shape",
     "perplexity": "Perplexity",
+    "quant": "Rounding the base model",
     "sampling": "Choosing tokens",
     "worker": "A worker: start, memory, idle",
     "first-token": "First token",
@@ -48,6 +49,7 @@ _SECTIONS = {
 """Name of the file -> heading, in the order of the page."""
 _PICTURES = {
     "engine": ("tokens-per-second.svg", "Tokens a second against the number of adapters"),
+    "quant": ("quantisation.svg", "Perplexity against the bytes of the weights"),
     "serve": ("first-token.svg", "Time to the first token against the load"),
     "stress": ("stress.svg", "Tokens a second and first tokens in each phase"),
 }
@@ -80,11 +82,17 @@ def main(root: Path) -> None:
 def draw_pictures(documents: dict[str, dict[str, Any]], directory: Path) -> None:
     """Draws what there are figures for."""
     # matplotlib is no dependency of the other benchmarks.
-    from bench.plots import draw_distinct_adapters, draw_first_token, draw_phases
+    from bench.plots import (
+        draw_distinct_adapters,
+        draw_first_token,
+        draw_phases,
+        draw_quantisation,
+    )
 
     directory.mkdir(parents=True, exist_ok=True)
     for name, draw in (
         ("engine", draw_distinct_adapters),
+        ("quant", draw_quantisation),
         ("serve", draw_first_token),
         ("stress", draw_phases),
     ):

@@ -106,6 +106,40 @@ def draw_phases(document: dict[str, Any], target: Path) -> None:
         _finish(figure, above, "A device that heats up, drains and fills its memory", target)
 
 
+def draw_quantisation(document: dict[str, Any], target: Path) -> None:
+    """Perplexity against bytes; `document`: of `edgelora bench quant --json`.
+
+    A picture for each model; the line is the unquantised one.
+    """
+    rows = document["results"]["perplexity"]
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
+        pictures = figure.subplots(1, len(models), squeeze=False)[0]
+        for model, axes in zip(models, pictures, strict=True):
+            for row in (row for row in rows if row["model"] == model):
+                if row["megabytes"] is None:
+                    axes.axhline(row["first_60"], color=_MUTED, linewidth=1)
+                elif row["weights"] != "bfloat16":
+                    colour = _OURS_COLOUR if row["engine"] == OURS else _COLOURS[0]
+                    place = (row["megabytes"], row["first_60"])
+                    axes.plot(*place, marker="o", color=colour)
+                    axes.annotate(
+                        row["weights"],
+                        place,
+                        xytext=(0, 6),
+                        textcoords="offset points",
+                        ha="center",
+                        fontsize=8,
+                        color=colour,
+                    )
+            axes.set_title(model, loc="left", fontsize=10)
+            axes.margins(x=0.3, y=0.15)
+            axes.set_xlabel("MB of weights")
+        pictures[0].set_ylabel("perplexity")
+        figure.savefig(target, format="svg", metadata={"Date": None})
+
+
 def _finish(figure: Figure, axes: Any, title: str, target: Path) -> None:
     axes.set_title(title, loc="left", fontsize=11)
     figure.legend(loc="outside right upper", frameon=False)

@@ -47,11 +47,7 @@ def write_random_gguf(target: Path, shape: DecoderShape, *, vocabulary: Path, se
     writer.add_rope_dimension_count(shape.hidden_size // shape.num_heads)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_0)
-    for name, stored in reader.fields.items():
-        if name.startswith(_TOKENIZER):
-            kind = stored.types[0]
-            inner = stored.types[-1] if kind is gguf.GGUFValueType.ARRAY else None
-            writer.add_key_value(name, stored.contents(), kind, inner)
+    copy_tokenizer(reader, writer)
     vocab_size = len(reader.fields["tokenizer.ggml.tokens"].contents())
     tensors = list(_tensors(shape, vocab_size))
     for name, rows, columns, kind in tensors:
@@ -67,6 +63,15 @@ def write_random_gguf(target: Path, shape: DecoderShape, *, vocabulary: Path, se
         writer.write_tensor_data(_draw(rows, columns, kind, draw))
     writer.close()
     part.replace(target)
+
+
+def copy_tokenizer(reader: gguf.GGUFReader, writer: gguf.GGUFWriter) -> None:
+    """Gives a file that is being written the tokenizer of another one."""
+    for name, stored in reader.fields.items():
+        if name.startswith(_TOKENIZER):
+            kind = stored.types[0]
+            inner = stored.types[-1] if kind is gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(name, stored.contents(), kind, inner)
 
 
 def _tensors(

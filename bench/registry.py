@@ -17,6 +17,7 @@ from edgelora.local_stack.stop_signals import StopSignals
 BENCHMARKS: dict[str, str] = {
     "engine": "bench.engine",
     "perplexity": "bench.perplexity",
+    "quant": "bench.quant",
     "sampling": "bench.sampling",
     "worker": "bench.worker",
     "end-to-end": "bench.end_to_end",

@@ -73,6 +73,7 @@ def bench(
     \b
       engine       speed of the native core beside other engines, same prompts and adapters
       perplexity   what each engine's form of the weights costs in quality
+      quant        what rounding the base model costs in quality, and saves in size and time
       sampling     choosing the tokens, beside the step that makes the logits
       worker       start, memory and idle processor time of a worker
       first-token  time to the first token of 8 tenants' prompts at once
