@@ -97,6 +97,8 @@ def write_float32_gguf(model: ModelSource, vocabulary: Path, target: Path) -> No
     writer.add_feed_forward_length(shape.intermediate_size)
     writer.add_head_count(shape.num_heads)
     writer.add_head_count_kv(shape.num_kv_heads)
+    writer.add_key_length(shape.head_dim)
+    writer.add_value_length(shape.head_dim)
     writer.add_rope_freq_base(shape.rope_theta)
     writer.add_rope_dimension_count(shape.head_dim)
     writer.add_layer_norm_rms_eps(shape.rms_norm_eps)
