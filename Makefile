@@ -2,7 +2,7 @@
 #
 #   make run                 start the product and show four tenants at once, until Ctrl-C
 #   make run ARGS=--once     the same, and stop after the table
-#   make test                lint and every test; JOBS=2 for two files at once, TESTS=... for some
+#   make test                lint and every test; JOBS=3 for three files at once, TESTS=... for some
 #   make native              build the native core again
 #   make native-sanitize     its checks under the address, undefined and thread sanitizers, longer
 #   make native-fuzz         its fuzz targets for FUZZ_SECONDS (600) of processor time
@@ -30,6 +30,8 @@ TESTS ?=
 JOBS ?=
 
 export EDGELORA_HOME
+# A cmake of pip or of a test is no part of this make's -j.
+unexport MAKEFLAGS MFLAGS
 
 bin := $(VENV)/bin
 sources := edgelora services bench tests protos/generate.py
