@@ -43,7 +43,7 @@ EncoderPointer open_encoder(const std::string& path, const el_encoder_limits& li
 
 Adapter encoder_adapter(const EncoderFile& file, uint32_t seed, int rank,
                         const std::vector<int>& modules) {
-  return Adapter(lora_shape(file), seed, rank, modules);
+  return {lora_shape(file), seed, rank, modules};
 }
 
 std::vector<int> all_encoder_modules() {
