@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 DEMO = ROOT / "demo"
-SAMPLE = 16
+SAMPLE = 8
 HOME_SAMPLE = 12
 
 
