@@ -156,6 +156,12 @@ def train(
         if data is None or output is None:
             raise click.UsageError("--task classify takes DATA and --output DIRECTORY")
         resume, description = flags.pop("resume"), flags.pop("description")
+        card = {
+            "licence": flags.pop("licence"),
+            "permissions": flags.pop("permission") or ("commands: none",),
+            "examples": flags.pop("example"),
+            "quotes_data": not flags.pop("no_examples"),
+        }
         _train_classifier(
             {key: value for key, value in flags.items() if is_given(context, key)},
             data,
@@ -167,6 +173,7 @@ def train(
             out_of_scope_label=out_of_scope_label,
             max_scope_loss=max_scope_loss,
             description=description if is_given(context, "description") else "Classifies texts.",
+            card=card,
             replace=replace,
             resume=resume,
             as_json=as_json,
@@ -221,6 +228,7 @@ def _train_classifier(
     out_of_scope_label: str,
     max_scope_loss: float | None,
     description: str,
+    card: dict[str, Any],
     replace: bool,
     resume: bool,
     as_json: bool,
@@ -243,6 +251,7 @@ def _train_classifier(
         test_file=test_data,
         out_of_scope=out_of_scope_label,
         description=description,
+        **card,
     )
     report = train_one(job, output, given, replace=replace, resume=resume)
     if as_json:

@@ -76,6 +76,8 @@ def train_missing(home: Path, model: str, seeds: int, threads: int | None) -> li
                 model_directory=home / "models" / model,
                 train_file=file,
                 description="Names the intent of an utterance, one of the 150 of CLINC150.",
+                licence="CC-BY-3.0",
+                quotes_data=True,
             )
             train(job, replace(options, seed=seed, threads=threads), place, resume=True)
     return places

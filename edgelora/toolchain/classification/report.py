@@ -1,4 +1,4 @@
-"""What the training of a classifier says about itself: report.json, README.md and card.json."""
+"""What the training of a classifier says about itself: report.json, report.md and README.md."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ from typing import Any, Self
 
 import torch
 
-from edgelora.adapter_format.card import (
-    FILE,
-    MAX_DESCRIPTION_CHARS,
-    MAX_EXAMPLE_CHARS,
-    MAX_EXAMPLES,
-    parse_card,
-)
 from edgelora.adapter_format.head import ScopeRule
 from edgelora.toolchain.classification.labelled_text import ClassificationData, LabelledText
 from edgelora.toolchain.classification.model import EncoderClassifier
 from edgelora.toolchain.classification.options import ClassificationOptions
-from edgelora.toolchain.classification.scope import Accuracy
+from edgelora.toolchain.classification.scope import Accuracy, TradeOff
 from services.chassis.base_model import BaseModel
 
 REPORT_FILE = "report.json"
+TEXT_FILE = "report.md"
 CARD_FILE = "README.md"
 _PACKAGES = ("torch", "transformers", "peft", "tokenizers")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of a training run."""
+
+    rule: ScopeRule | None
+    accuracies: dict[str, Accuracy]
+    """Of validation and, where there are any, test texts; with and without the threshold."""
+    trade_off: list[TradeOff]
+    """Of other thresholds, on the validation texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +57,10 @@ class ClassifierReport:
     out_of_scope: dict[str, Any] | None
     """The rule, as in head.json."""
     measures: dict[str, dict[str, Any]]
-    """Of validation texts with and without the rule, and of test texts: see Accuracy."""
+    """Of validation and test texts, with and without the threshold: see Accuracy."""
+    trade_off: list[TradeOff]
+    licence: str
+    permissions: tuple[str, ...]
     precision: str
     threads: int
     wall_seconds: float
@@ -68,10 +76,11 @@ class ClassifierReport:
         options: ClassificationOptions,
         data: ClassificationData,
         model: EncoderClassifier,
-        rule: ScopeRule | None,
-        measures: dict[str, Accuracy],
+        measured: Measured,
         weights_file: Path,
         *,
+        licence: str,
+        permissions: tuple[str, ...],
         train_sha256: str,
         loss_curve: list[tuple[int, float]],
         wall_seconds: float,
@@ -91,8 +100,11 @@ class ClassifierReport:
             weights_sha256=hashlib.sha256(weights).hexdigest(),
             texts={split: _count(texts) for split, texts in splits.items()},
             train_sha256=train_sha256,
-            out_of_scope=None if rule is None else asdict(rule),
-            measures={split: asdict(one) for split, one in measures.items()},
+            out_of_scope=None if measured.rule is None else asdict(measured.rule),
+            measures={split: asdict(one) for split, one in measured.accuracies.items()},
+            trade_off=measured.trade_off,
+            licence=licence,
+            permissions=permissions,
             precision=model.precision,
             threads=torch.get_num_threads(),
             wall_seconds=round(wall_seconds, 1),
@@ -107,15 +119,16 @@ class ClassifierReport:
         (directory / REPORT_FILE).write_text(text, encoding="utf-8")
 
 
-def write_card(report: ClassifierReport, directory: Path, description: str) -> None:
+def write_card(
+    report: ClassifierReport, directory: Path, description: str, examples: Sequence[str]
+) -> None:
     """Writes README.md: what the classifier is for, how it was made, what was measured."""
-    options = report.options
-    train = report.texts["train"]
     lines = [
         "---",
         f"base_model: {report.base_model}",
         "library_name: peft",
         "pipeline_tag: text-classification",
+        f"license: {report.licence}",
         "---",
         "",
         f"# {report.name}",
@@ -124,29 +137,61 @@ def write_card(report: ClassifierReport, directory: Path, description: str) -> N
         "",
         "| | |",
         "|---|---|",
-        f"| base model | {report.base_model} ({report.base_digest[:19]}...) |",
+        f"| base model | {report.base_model} ({report.base_digest}) |",
         f"| trained | {_trained(report)} |",
         f"| head | {report.labels} labels, {report.head_parameters} parameters; mean pooling, "
         "length 1 (head.json) |",
         f"| size | {report.weights_bytes / 1e6:.2f} MB |",
-        f"| training data | {train['in_scope']} texts, {train['out_of_scope']} without a label; "
-        f"sha256 {report.train_sha256[:12]} |",
-        f"| training | {options['epochs']} epochs, peak learning rate "
-        f"{options['learning_rate']:g}, seed {options['seed']}, {report.precision}, "
-        f"{report.wall_seconds:.0f} s on {report.threads} threads |",
+        f"| training data | {_texts(report, 'train')} |",
+        f"| hash of the data | sha256:{report.train_sha256} |",
+        f"| licence | {report.licence} |",
+        f"| permissions | {', '.join(report.permissions)} |",
+        *(
+            f"| {split.replace('_', ' ')} | {_measure(measure)} |"
+            for split, measure in report.measures.items()
+        ),
     ]
-    for split, measure in report.measures.items():
-        words = [
-            f"{100 * value:.1f} % {what}"
-            for value, what in (
-                (measure["in_scope"], "right in scope"),
-                (measure["out_of_scope_recall"], "of the others found"),
-            )
-            if value is not None
-        ]
-        lines.append(f"| {split.replace('_', ' ')} | {', '.join(words)} |")
+    if examples:
+        lines += ["", "Texts it is meant for:", ""]
+        lines += [f"> {' '.join(example.split())}\n" for example in examples]
     lines += ["", "The whole record is in `report.json`.", ""]
     (directory / CARD_FILE).write_text("\n".join(lines), encoding="utf-8")
+
+
+def write_report(report: ClassifierReport, directory: Path, pictures: Sequence[str]) -> None:
+    """Writes report.md: everything that was set, and everything that was measured."""
+    rule = report.out_of_scope
+    settings = {
+        "base model": f"{report.base_model}, {report.base_digest}",
+        "trained": _trained(report),
+        **{f"{split} texts": _texts(report, split) for split in report.texts},
+        "training data": f"sha256:{report.train_sha256}",
+        "out of scope": "no rule"
+        if rule is None
+        else ", ".join(f"{name} {value}" for name, value in rule.items() if value is not None),
+        **{split.replace("_", " "): _measure(one) for split, one in report.measures.items()},
+        **{name.replace("_", " "): str(value) for name, value in report.options.items()},
+        "precision": report.precision,
+        "time": f"{report.wall_seconds:.0f} s on {report.threads} threads",
+        "packages": ", ".join(f"{name} {version}" for name, version in report.versions.items()),
+    }
+    lines = [f"# Training of {report.name}", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in settings.items()]
+    lines += ["", *(f"![{picture}]({picture})\n" for picture in pictures)]
+    (directory / TEXT_FILE).write_text("\n".join(lines), encoding="utf-8")
+
+
+def _texts(report: ClassifierReport, split: str) -> str:
+    counts = report.texts[split]
+    return f"{counts['in_scope']} texts, {counts['out_of_scope']} without a label"
+
+
+def _measure(measure: dict[str, Any]) -> str:
+    words = (
+        (measure["in_scope"], "right in scope"),
+        (measure["out_of_scope_recall"], "of the others found"),
+    )
+    return ", ".join(f"{100 * value:.1f} % {what}" for value, what in words if value is not None)
 
 
 def _trained(report: ClassifierReport) -> str:
@@ -159,20 +204,6 @@ def _trained(report: ClassifierReport) -> str:
         f"LoRA r={options['r']}, alpha={options['alpha']:g}, on {', '.join(options['targets'])}, "
         f"{report.encoder_parameters} parameters"
     )
-
-
-def write_routing_card(directory: Path, description: str, texts: Sequence[LabelledText]) -> None:
-    """Writes card.json: what it is for, with examples spread evenly over the training texts.
-
-    The examples go wherever the adapter goes: this is for data that may be read by others.
-    """
-    fitting = [one.text for one in texts if one.label and len(one.text) <= MAX_EXAMPLE_CHARS]
-    count = min(MAX_EXAMPLES, len(fitting))
-    examples = [fitting[index * len(fitting) // count] for index in range(count)]
-    card = {"description": description[:MAX_DESCRIPTION_CHARS], "examples": examples}
-    data = (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode()
-    parse_card(data)
-    (directory / FILE).write_bytes(data)
 
 
 def _count(texts: Sequence[LabelledText]) -> dict[str, int]:

@@ -10,7 +10,7 @@ last output where training had texts without a label.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -22,6 +22,9 @@ Logits = NDArray[np.floating[Any]]
 """Shape [texts, outputs]."""
 Numbers = NDArray[np.intp]
 """A label's number, or that of none, for each text."""
+TradeOff = tuple[float, float]
+"""Accuracy in scope, recall out of scope."""
+_POINTS = 101
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +99,21 @@ def tune_rule(
         return rules[0]
     found = [int((judge(logits, num_labels, rule)[~inside] == num_labels).sum()) for rule in rules]
     return rules[int(np.argmax(found))]
+
+
+def trade_off(logits: Logits, truth: Numbers, num_labels: int, rule: ScopeRule) -> list[TradeOff]:
+    """What other thresholds on the rule's score would give, from none to one that calls all out.
+
+    Empty where the rule has no score, or there are no texts out of scope.
+    """
+    if rule.score is None or not (truth == num_labels).any():
+        return []
+    scores = scope_score(logits, rule.score)
+    thresholds = np.quantile(scores, np.linspace(0, 1, _POINTS))
+    found = []
+    for threshold in thresholds:
+        other = replace(rule, threshold=float(threshold))
+        measured = accuracy(judge(logits, num_labels, other), truth, num_labels)
+        if measured.in_scope is not None and measured.out_of_scope_recall is not None:
+            found.append((measured.in_scope, measured.out_of_scope_recall))
+    return found

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from edgelora.adapter_format.head import ScopeRule
+from edgelora.toolchain.classification.charts import draw_classifier
 from edgelora.toolchain.classification.files import save_classifier, save_head
 from edgelora.toolchain.classification.fit import Fit, Sample, fit
 from edgelora.toolchain.classification.labelled_text import (
@@ -28,8 +29,9 @@ from edgelora.toolchain.classification.model import EncoderClassifier
 from edgelora.toolchain.classification.options import ClassificationOptions
 from edgelora.toolchain.classification.report import (
     ClassifierReport,
+    Measured,
     write_card,
-    write_routing_card,
+    write_report,
 )
 from edgelora.toolchain.classification.scope import (
     Accuracy,
@@ -37,10 +39,12 @@ from edgelora.toolchain.classification.scope import (
     Numbers,
     accuracy,
     judge,
+    trade_off,
     tune_rule,
 )
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.published_directory import published_directory
+from edgelora.toolchain.router_card import write_card_of
 from edgelora.toolchain.train import prepared_base
 from edgelora.toolchain.training_checkpoint import CheckpointFile
 from services.chassis.base_model import BaseModel
@@ -58,6 +62,14 @@ class ClassificationJob:
     out_of_scope: str = OUT_OF_SCOPE
     """The label of texts that belong to none."""
     description: str = "Classifies texts."
+    licence: str = "unknown"
+    """SPDX identifier of the adapter's licence."""
+    permissions: tuple[str, ...] = ("commands: none",)
+    """What the adapter may be used for, as its author declares it."""
+    examples: tuple[str, ...] = ()
+    """Texts for its card."""
+    quotes_data: bool = False
+    """Whether the card quotes training texts when no examples are given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +128,10 @@ def train(
 ) -> ClassifierReport:
     """Trains and publishes `output` at once when everything is done; progress goes to stderr.
 
-    `output` holds adapter_config.json, adapter_model.safetensors (fp16), head.json, card.json,
-    README.md and report.json. Until then a checkpoint lies in `.NAME.training` beside it, from
-    which `resume` goes on. The test texts are looked at once, at the end.
+    `output` holds adapter_config.json, adapter_model.safetensors (fp16), head.json, README.md,
+    report.json, report.md with its pictures and, with examples, card.json. Until then a checkpoint
+    lies in `.NAME.training` beside it, from which `resume` goes on. The test texts are looked at
+    once, at the end.
     Raises ToolchainError for unusable data or settings, or when `output` or an unfinished run is
     there and neither `replace` nor `resume` says what to do. Ctrl-C leaves the checkpoint alone.
     """
@@ -158,24 +171,27 @@ def train(
             data, options, job.model_directory, base.name, tokenizer, job.out_of_scope, checkpoint
         )
         weights = save_classifier(trained.model, directory)
-        rule, measures = measure(trained, data, tokenizer, options.max_scope_loss)
-        save_head(directory, trained.outputs, rule)
+        measured = measure(trained, data, tokenizer, options.max_scope_loss)
+        save_head(directory, trained.outputs, measured.rule)
         report = ClassifierReport.of(
             job.name,
             base,
             options,
             data,
             trained.model,
-            rule,
-            measures,
+            measured,
             weights,
+            licence=job.licence,
+            permissions=job.permissions,
             train_sha256=train_sha256,
             loss_curve=trained.run.curve,
             wall_seconds=trained.run.seconds,
         )
         report.save(directory)
-        write_card(report, directory, job.description)
-        write_routing_card(directory, job.description, data.train)
+        texts = [one.text for one in data.train if one.label] if job.quotes_data else []
+        examples = write_card_of(directory, job.description, job.examples or texts)
+        write_card(report, directory, job.description, examples)
+        write_report(report, directory, draw_classifier(report, directory))
     shutil.rmtree(unfinished, ignore_errors=True)
     return report
 
@@ -207,7 +223,7 @@ def train_classifier(
 
 def measure(
     trained: TrainedClassifier, data: ClassificationData, tokenizer: Tokenizer, max_loss: float
-) -> tuple[ScopeRule | None, dict[str, Accuracy]]:
+) -> Measured:
     """Reads the out-of-scope rule off the validation texts; then looks at the test texts."""
     validation = EncodedTexts(data.validation, data.labels, tokenizer)
     logits = trained.model.logits(validation.token_ids)
@@ -218,16 +234,17 @@ def measure(
         label=trained.none_output,
         max_loss=max_loss,
     )
-    measures = {
+    accuracies = {
         "validation_without_threshold": validation.measure(logits, None),
         "validation": validation.measure(logits, rule),
     }
+    points = [] if rule is None else trade_off(logits, validation.truth, trained.num_labels, rule)
     if data.test:
         test = EncodedTexts(data.test, data.labels, tokenizer)
         logits = trained.model.logits(test.token_ids)
-        measures["test_without_threshold"] = test.measure(logits, None)
-        measures["test"] = test.measure(logits, rule)
-    return rule, measures
+        accuracies["test_without_threshold"] = test.measure(logits, None)
+        accuracies["test"] = test.measure(logits, rule)
+    return Measured(rule, accuracies, points)
 
 
 def prepared_encoder(directory: Path) -> BaseModel:

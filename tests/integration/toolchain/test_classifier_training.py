@@ -99,7 +99,8 @@ def test_it_learns_and_says_what_it_was_made_of(trained):
     directory, report = trained
     names = {path.name for path in directory.iterdir()}
     weights = {"adapter_config.json", "adapter_model.safetensors", "head.json"}
-    assert names == weights | {"card.json", "README.md", "report.json"}
+    reports = {"README.md", "report.json", "report.md", "loss.svg", "scope.svg"}
+    assert names == weights | reports
     assert report.measures["test"]["in_scope"] > 0.7
     assert report.measures["test"]["out_of_scope_recall"] > 0.5
     assert report.texts["train"] == {"in_scope": 66, "out_of_scope": 22}
@@ -193,11 +194,16 @@ def test_full_fine_tuning_leaves_a_whole_model(place, tmp_path):
 def test_the_command_trains_and_refuses_what_is_not_for_classifiers(place, tmp_path):
     flags = ["--task", "classify", "--home", str(place), "--model", "tiny"]
     where = [str(place / "texts.jsonl"), "-o", str(tmp_path / "made")]
-    run = CliRunner().invoke(train_command, [*where, *flags, "-r", "2", "--epochs", "1"])
+    run = CliRunner().invoke(
+        train_command, [*where, *flags, "-r", "2", "--epochs", "1", "--licence", "MIT"]
+    )
     assert run.exit_code == 0, run.output
     assert "trained made: 3 labels" in run.output
     config = json.loads((tmp_path / "made" / "adapter_config.json").read_text())
     assert (config["r"], config["lora_alpha"]) == (2, 4)
+    quoted = json.loads((tmp_path / "made" / "card.json").read_text())["examples"]
+    assert set(quoted) <= {text for text, label in TEXTS if label}
+    assert "| licence | MIT |" in (tmp_path / "made" / "README.md").read_text()
     refused = CliRunner().invoke(train_command, [*where, *flags, "--schedule", "linear"])
     assert refused.exit_code == 2
     assert "--schedule: not for --task classify" in refused.output
