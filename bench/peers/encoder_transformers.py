@@ -75,7 +75,8 @@ class EncoderTransformers:
             **more,
         ).last_hidden_state
         weights = attention.unsqueeze(-1)
-        return (hidden.float() * weights).sum(1) / weights.sum(1)
+        pooled: torch.Tensor = (hidden.float() * weights).sum(1) / weights.sum(1)
+        return pooled
 
 
 if __name__ == "__main__":

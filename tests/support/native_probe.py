@@ -1,6 +1,6 @@
 """Runs the native core on a tiny random model and saves what came out. A process of its own,
-since the instruction set is chosen once, when the library is loaded: `native_probe.py FOLDER KINDS`,
-KINDS being a key of `ROUNDINGS`.
+since the instruction set is chosen once, when the library is loaded:
+`native_probe.py FOLDER KINDS`, KINDS being a key of `ROUNDINGS`.
 
 Writes `weights.npz` (dequantised, Hugging Face names) and `logits.npz` into the given folder.
 """

@@ -46,7 +46,9 @@ def test_without_workers_requests_are_refused_after_the_limit():
     schedule = make_schedule(are_ready=False, no_worker_limit_s=5.0)
     schedule.submit(make_request(), 4.9)
     assert schedule.next_event_s(4.9) == 5.0
-    with pytest.raises(ServiceUnavailableError, match="no worker that does this is ready") as caught:
+    with pytest.raises(
+        ServiceUnavailableError, match="no worker that does this is ready"
+    ) as caught:
         schedule.submit(make_request(), 5.0)
     assert caught.value.retry_after_s == 5.0
     schedule.roster.set_ready("w0", True, 6.0)

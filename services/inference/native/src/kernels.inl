@@ -294,7 +294,7 @@ void layer_norm(float* x, const float* y, const float* weight, const float* bias
     store(x + i, v);
     total = add(total, v);
   }
-  const float count = static_cast<float>(n);
+  const auto count = static_cast<float>(n);
   const F32 mean = splat(sum(total) / count);
   F32 squares = zero();
   for (int i = 0; i < n; i += kLanes) {
