@@ -30,7 +30,10 @@ from edgelora.toolchain.wheel import default_gguf
 from services.chassis.base_model import FLOAT32_FILE, NATIVE_FILE, file_digest
 
 DEFAULT, ROTATED, TUNED = "default", "rotated", "fine-tuned"
-HALF, PLAIN, MIXED, SOURCE = "bfloat16", "plain", "mixed", "float32"
+HALF, PLAIN, MIXED, LARGER, SOURCE = "bfloat16", "plain", "mixed", "mixed-2.9x", "float32"
+"""LARGER is MIXED with another budget: the 16 bits over 2.9."""
+SMALLER = 2.9
+"""How many times smaller than 16 bits the weights should be at least."""
 LLAMA_KINDS = ("Q4_0", "Q4_1", "Q4_K_M")
 LLAMA = contenders(["llama.cpp"])[1]
 FLOAT32 = contenders(["peft"])[1]
@@ -130,15 +133,16 @@ class Workshop:
             matrices=None,
         )
         llama = self._llama_forms(model, source)
-        budget = None
-        if model != DEFAULT:
-            budget = SizeBudget(num_bytes=_q4_0_bytes(source))
-        mixed = MixedRounding(self._mixed_options(budget))
         # What lies on a 4-bit grid stays there: plain and mixed are the same numbers.
-        roundings: list[Rounding] = [HalfPrecision(), mixed]
+        wanted: dict[str, SizeBudget | None] = {HALF: None, MIXED: None}
         if model != DEFAULT:
-            roundings.insert(1, PlainRounding())
-        ours = [self._native_form(model, packed, source.digest, one, budget) for one in roundings]
+            larger = SizeBudget(bits_per_weight=16 / SMALLER)
+            equal = SizeBudget(num_bytes=_q4_0_bytes(source))
+            wanted = {HALF: None, PLAIN: None, MIXED: equal, LARGER: larger}
+        ours = [
+            self._native_form(model, packed, source.digest, weights, budget)
+            for weights, budget in wanted.items()
+        ]
         return [exact, *ours, *llama]
 
     def _mixed_options(self, budget: SizeBudget | None) -> QuantisationOptions:
@@ -195,22 +199,22 @@ class Workshop:
         model: str,
         packed: Path,
         digest: str,
-        rounding: Rounding,
+        weights: str,
         budget: SizeBudget | None,
     ) -> Form:
-        weights = {HalfPrecision.name: HALF, PlainRounding.name: PLAIN}.get(rounding.name, MIXED)
+        is_mixed = weights in (MIXED, LARGER)
         key = fingerprint(
             digest,
             weights,
-            self._mixed_key(budget) if weights == MIXED else None,
-            _rounding_code(weights),
+            self._mixed_key(budget) if is_mixed else None,
+            _rounding_code(is_mixed=is_mixed),
         )
         name = f"{model}-{weights}-{key}"
         directory = self.cache / "models" / name
         if not directory.is_dir():
             self._options.progress(f"{model}: rounding to {weights}")
             try:
-                watched = _Watched(rounding)
+                watched = _Watched(self._rounding(weights, budget))
                 prepare(packed, self.cache, name, weights="native", rounding=watched)
             except ToolchainError as error:
                 raise BenchError(str(error)) from error
@@ -224,6 +228,11 @@ class Workshop:
             matrices=packed_matrices(file),
             largest_change=json.loads((directory / _CHANGE_FILE).read_text(encoding="utf-8")),
         )
+
+    def _rounding(self, weights: str, budget: SizeBudget | None) -> Rounding:
+        if weights in (MIXED, LARGER):
+            return MixedRounding(self._mixed_options(budget))
+        return HalfPrecision() if weights == HALF else PlainRounding()
 
     def _llama_forms(self, model: str, source: ModelSource) -> list[Form]:
         if LLAMA.missing:
@@ -277,11 +286,11 @@ def _q4_0_bytes(source: ModelSource) -> int:
     return (weights - head) * 18 // 32 + head * head_block[0] // head_block[1]
 
 
-def _rounding_code(weights: str) -> str:
+def _rounding_code(*, is_mixed: bool) -> str:
     toolchain = _ROOT / "edgelora/toolchain"
     native = native_package()
     places = [toolchain / name for name in ("plain_matrices.py", "native_form.py")]
-    if weights == MIXED:
+    if is_mixed:
         places.append(toolchain / "quantisation")
     return code_digest(*places, *(native / name for name in _PACKING))
 
