@@ -119,7 +119,7 @@ class _Work:
 
     def answers(self, contender: Contender, **load: Any) -> dict[str, list[_Answer]]:
         """Loads an engine and has it answer; adapter -> its answers."""
-        self._options.progress(f"{contender.name} answers")
+        self._options.progress(f"{contender.peer} answers")
         threads = self._options.num_threads
         with contender.start(self._place) as process:
             try:
