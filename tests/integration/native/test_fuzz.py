@@ -13,7 +13,7 @@ from tests.support import native_core, native_seeds
 
 pytestmark = pytest.mark.timeout(24 * 3600)  # compiles, and runs as long as it is told to
 
-SECONDS = int(os.environ.get("EDGELORA_FUZZ_SECONDS", "60"))
+SECONDS = int(os.environ.get("EDGELORA_FUZZ_SECONDS", "30"))
 NUM_FUZZERS = 6
 FINDINGS = native_core.BUILDS / "findings"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 
 import pytest
 
@@ -98,12 +99,14 @@ def test_a_damaged_file_is_set_aside_F30(path):
     ledger.close()
 
 
-def test_a_file_another_gateway_locks_is_left_alone(path):
+def test_a_file_another_gateway_locks_is_left_alone(path, monkeypatch):
     first = sqlite3.connect(path, isolation_level=None)
     first.execute("PRAGMA journal_mode = WAL")
     first.execute("PRAGMA locking_mode = EXCLUSIVE")
     first.execute("CREATE TABLE t (x)")
-    with pytest.raises(sqlite3.OperationalError):
+    # It waits five seconds for the lock by default.
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
         QuotaLedger(path)
     assert not path.with_suffix(".damaged").exists()
     first.close()

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import grpc
@@ -128,8 +129,12 @@ async def test_the_exit_is_seen_without_pidfd_too(start, monkeypatch):
 def test_leftovers_of_a_dead_launcher_are_killed(tmp_path):
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as left:
         (tmp_path / "left.pid").write_text(f"{left.pid}\n")
+        # As init does for a child of a dead launcher; what nobody reaps is waited for in vain.
+        reaper = threading.Thread(target=left.wait)
+        reaper.start()
         assert kill_leftovers(tmp_path) == [left.pid]
-        assert left.wait() == -signal.SIGKILL
+        reaper.join()
+        assert left.returncode == -signal.SIGKILL
 
 
 def test_a_process_that_got_the_number_of_an_old_one_is_left_alone(tmp_path):
