@@ -55,7 +55,7 @@ async def test_a_worker_that_says_not_serving_gets_nothing(bench):
 async def test_without_any_worker_requests_are_refused(bench):
     await bench.start(NO_WORKER_LIMIT="300ms")
     with (
-        pytest.raises(ServiceUnavailableError, match="no inference worker") as caught,
+        pytest.raises(ServiceUnavailableError, match="no worker that does this is ready") as caught,
         translate_errors(),
     ):
         await bench.acquire()

@@ -102,7 +102,7 @@ async def test_stranded_requests_are_refused():
     waiting = bench.submit()
     bench.clock.advance(5.0)
     bench.dispatcher.advance()
-    with pytest.raises(ServiceUnavailableError, match="no inference worker"):
+    with pytest.raises(ServiceUnavailableError, match="no worker that does this is ready"):
         await bench.dispatcher.wait(waiting)
     assert len(bench.schedule.queue) == 0
 
