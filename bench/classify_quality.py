@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bench.classify_engines import ENGINES, TaskFiles, loaded
 from bench.classify_models import read_adapter
 from bench.measure import median
-from edgelora.toolchain.classification.clinc import CONFIGURATIONS, place_of
+from edgelora.toolchain.classification.clinc import CONFIGURATIONS, MEAN, place_of
 from edgelora.toolchain.classification.scope import accuracy, judge
 from services.chassis.base_model import BaseModel
 
@@ -30,7 +30,7 @@ _STEP_TEXTS = 32
 def trained_rows(home: Path) -> list[dict[str, Any]]:
     """A row for each configuration that is trained: medians over its seeds, on the test texts."""
     rows = []
-    for name in CONFIGURATIONS:
+    for name in (*CONFIGURATIONS, MEAN):
         reports: list[dict[str, Any]] = []
         while (file := place_of(home, name, len(reports)) / "report.json").is_file():
             reports.append(json.loads(file.read_text(encoding="utf-8")))

@@ -103,7 +103,7 @@ def _parse_rank(
 @click.option(
     "--max-scope-loss",
     type=click.FloatRange(0, 0.5),
-    help="classify: share of texts that the out-of-scope threshold may lose. [default: 0.003]",
+    help="classify: share of texts that the out-of-scope threshold may lose. [default: 0.001]",
 )
 @click.option("--resume", is_flag=True, help="Go on with a run that was stopped or killed.")
 @click.option("--replace", is_flag=True, help="Replace an output, or an unfinished run, of before.")

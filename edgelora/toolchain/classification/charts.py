@@ -20,7 +20,7 @@ _STYLE = {
 
 
 def draw_classifier(report: ClassifierReport, directory: Path) -> list[str]:
-    """Draws the loss and, where it was measured, what other thresholds would give.
+    """Draws the loss and, each where it was measured, what other thresholds would give.
 
     Returns the names of the files.
     """
@@ -28,7 +28,9 @@ def draw_classifier(report: ClassifierReport, directory: Path) -> list[str]:
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE):
-        names = [_draw(directory / LOSS, _loss, report)]
+        names = []
+        if report.loss_curve:
+            names.append(_draw(directory / LOSS, _loss, report))
         if report.trade_off:
             names.append(_draw(directory / SCOPE, _scope, report))
     return names

@@ -24,18 +24,21 @@ from services.chassis.base_model import DEFAULT_ENCODER_NAME
 FOLDER = "classifiers"
 """Below the home: NAME-sSEED for each."""
 DATA_FILE = "data_full.json"
+FULL = "full fine-tuning"
 _QUERY_VALUE = ("query", "value")
 CONFIGURATIONS: Mapping[str, ClassificationOptions] = {
     "linear probe": ClassificationOptions(
         method="probe", epochs=25, head_learning_rate=0.03, batch_size=256
     ),
     "LoRA r=8": ClassificationOptions(r=8, alpha=16),
-    "full fine-tuning": ClassificationOptions(method="full", learning_rate=1.5e-4, layer_decay=0.9),
+    FULL: ClassificationOptions(method="full", learning_rate=1.5e-4, layer_decay=0.9),
     "LoRA r=4, query and value": ClassificationOptions(r=4, alpha=8, targets=_QUERY_VALUE),
     "LoRA r=8, query and value": ClassificationOptions(r=8, alpha=16, targets=_QUERY_VALUE),
     "LoRA r=16, query and value": ClassificationOptions(r=16, alpha=32, targets=_QUERY_VALUE),
 }
 """By name, the most wanted ones first."""
+MEAN = "full fine-tuning, mean of the seeds"
+"""One model whose weights are the mean of those of the seeds."""
 
 
 def place_of(home: Path, name: str, seed: int) -> Path:
@@ -56,31 +59,33 @@ def data_file() -> Path:
     return file
 
 
-def train_missing(home: Path, model: str, seeds: int, threads: int | None) -> list[Path]:
-    """Trains what is not there; returns where each configuration and seed is."""
+def train_missing(home: Path, model: str, seeds: int, threads: int | None) -> None:
+    """Trains what is not there of each configuration and seed, and takes the mean."""
     # Imported only now, so that wrong usage does not load torch.
     from edgelora.toolchain.classification.train import ClassificationJob, train
 
-    file = data_file()
     console = Console(stderr=True)
-    places = []
+    job = ClassificationJob(
+        name="intents",
+        model_directory=home / "models" / model,
+        train_file=data_file(),
+        description="Names the intent of an utterance, one of the 150 of CLINC150.",
+        licence="CC-BY-3.0",
+        quotes_data=True,
+    )
     for seed in range(seeds):
         for name, options in CONFIGURATIONS.items():
             place = place_of(home, name, seed)
-            places.append(place)
             if place.exists():
                 continue
             console.print(f"{name}, seed {seed}", highlight=False)
-            job = ClassificationJob(
-                name="intents",
-                model_directory=home / "models" / model,
-                train_file=file,
-                description="Names the intent of an utterance, one of the 150 of CLINC150.",
-                licence="CC-BY-3.0",
-                quotes_data=True,
-            )
             train(job, replace(options, seed=seed, threads=threads), place, resume=True)
-    return places
+    mean = place_of(home, MEAN, 0)
+    if seeds > 1 and not mean.exists():
+        console.print(MEAN, highlight=False)
+        runs = tuple(place_of(home, FULL, seed) for seed in range(seeds))
+        options = replace(CONFIGURATIONS[FULL], threads=threads)
+        train(replace(job, mean_of=runs), options, mean)
 
 
 def main() -> int:
@@ -93,7 +98,7 @@ def main() -> int:
     home = Path(os.environ.get("EDGELORA_HOME", ".edgelora"))
     parser.add_argument("--home", type=Path, default=home)
     parser.add_argument("--model", default=DEFAULT_ENCODER_NAME, help="prepared encoder")
-    parser.add_argument("--seeds", type=int, default=1, help="how often each is trained")
+    parser.add_argument("--seeds", type=int, default=3, help="how often each is trained")
     parser.add_argument("--threads", type=int, help="processor threads")
     arguments = parser.parse_args()
     try:

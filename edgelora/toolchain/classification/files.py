@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,12 @@ def save_classifier(model: EncoderClassifier, directory: Path) -> Path:
     # What ships is what is measured.
     set_peft_model_state_dict(model.wrapped, load_file(directory / WEIGHTS_FILE))
     return directory / WEIGHTS_FILE
+
+
+def mean_weights(directories: Sequence[Path]) -> dict[str, torch.Tensor]:
+    """The mean of the weights of whole models that `save_classifier` wrote."""
+    states = [load_file(directory / _WHOLE_MODEL) for directory in directories]
+    return {name: torch.stack([state[name] for state in states]).mean(dim=0) for name in states[0]}
 
 
 def save_head(directory: Path, labels: tuple[str, ...], rule: ScopeRule | None) -> None:

@@ -42,7 +42,7 @@ class ClassificationOptions:
     """Length of the head's first rows, which point to the mean of their label's texts."""
     out_of_scope_weight: int = 3
     """Times that a text without a label is seen in an epoch."""
-    max_scope_loss: float = 0.003
+    max_scope_loss: float = 0.001
     """Share of the validation texts in scope that the out-of-scope threshold may lose."""
     max_tokens: int = 64
     """Of a training text; what is longer is cut."""

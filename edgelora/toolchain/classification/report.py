@@ -59,6 +59,8 @@ class ClassifierReport:
     measures: dict[str, dict[str, Any]]
     """Of validation and test texts, with and without the threshold: see Accuracy."""
     trade_off: list[TradeOff]
+    mean_of: int
+    """Runs whose mean it is; 0 for a run of its own."""
     licence: str
     permissions: tuple[str, ...]
     precision: str
@@ -79,6 +81,7 @@ class ClassifierReport:
         measured: Measured,
         weights_file: Path,
         *,
+        mean_of: int,
         licence: str,
         permissions: tuple[str, ...],
         train_sha256: str,
@@ -103,6 +106,7 @@ class ClassifierReport:
             out_of_scope=None if measured.rule is None else asdict(measured.rule),
             measures={split: asdict(one) for split, one in measured.accuracies.items()},
             trade_off=measured.trade_off,
+            mean_of=mean_of,
             licence=licence,
             permissions=permissions,
             precision=model.precision,
@@ -198,6 +202,8 @@ def _trained(report: ClassifierReport) -> str:
     options = report.options
     if options["method"] == "probe":
         return "the head alone"
+    if report.mean_of:
+        return f"the mean of {report.mean_of} runs of all {report.encoder_parameters} parameters"
     if options["method"] == "full":
         return f"every weight, {report.encoder_parameters} parameters"
     return (

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from edgelora.adapter_format.head import ScopeRule
 from edgelora.toolchain.classification.charts import draw_classifier
-from edgelora.toolchain.classification.files import save_classifier, save_head
+from edgelora.toolchain.classification.files import mean_weights, save_classifier, save_head
 from edgelora.toolchain.classification.fit import Fit, Sample, fit
 from edgelora.toolchain.classification.labelled_text import (
     OUT_OF_SCOPE,
@@ -70,6 +70,8 @@ class ClassificationJob:
     """Texts for its card."""
     quotes_data: bool = False
     """Whether the card quotes training texts when no examples are given."""
+    mean_of: tuple[Path, ...] = ()
+    """Whole models, trained before, whose mean is taken instead of training; method `full`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,42 +159,66 @@ def train(
         seed=options.seed,
     )
     tokenizer = load_tokenizer(job.model_directory, options.max_tokens)
-    train_sha256 = hashlib.sha256(job.train_file.read_bytes()).hexdigest()
     checkpoint = CheckpointFile(
         unfinished / "state.pt",
         {
             "base_model": base.digest,
-            "training_data": train_sha256,
-            "settings": json.dumps(asdict(replace_fields(options, threads=None))),
+            "training_data": hashlib.sha256(job.train_file.read_bytes()).hexdigest(),
+            # Neither changes what is learnt.
+            "settings": json.dumps(asdict(replace_fields(options, threads=None, max_scope_loss=0))),
         },
     )
     with published_directory(output) as directory:
-        trained = train_classifier(
-            data, options, job.model_directory, base.name, tokenizer, job.out_of_scope, checkpoint
-        )
-        weights = save_classifier(trained.model, directory)
-        measured = measure(trained, data, tokenizer, options.max_scope_loss)
-        save_head(directory, trained.outputs, measured.rule)
-        report = ClassifierReport.of(
-            job.name,
-            base,
-            options,
-            data,
-            trained.model,
-            measured,
-            weights,
-            licence=job.licence,
-            permissions=job.permissions,
-            train_sha256=train_sha256,
-            loss_curve=trained.run.curve,
-            wall_seconds=trained.run.seconds,
-        )
-        report.save(directory)
-        texts = [one.text for one in data.train if one.label] if job.quotes_data else []
-        examples = write_card_of(directory, job.description, job.examples or texts)
-        write_card(report, directory, job.description, examples)
-        write_report(report, directory, draw_classifier(report, directory))
+        if job.mean_of:
+            trained = mean_classifier(data, options, job, base)
+        else:
+            trained = train_classifier(
+                data,
+                options,
+                job.model_directory,
+                base.name,
+                tokenizer,
+                job.out_of_scope,
+                checkpoint,
+            )
+        report = write_classifier(trained, data, options, job, base, tokenizer, directory)
     shutil.rmtree(unfinished, ignore_errors=True)
+    return report
+
+
+def write_classifier(
+    trained: TrainedClassifier,
+    data: ClassificationData,
+    options: ClassificationOptions,
+    job: ClassificationJob,
+    base: BaseModel,
+    tokenizer: Tokenizer,
+    directory: Path,
+) -> ClassifierReport:
+    """Measures a classifier and writes all its files."""
+    weights = save_classifier(trained.model, directory)
+    measured = measure(trained, data, tokenizer, options.max_scope_loss)
+    save_head(directory, trained.outputs, measured.rule)
+    report = ClassifierReport.of(
+        job.name,
+        base,
+        options,
+        data,
+        trained.model,
+        measured,
+        weights,
+        mean_of=len(job.mean_of),
+        licence=job.licence,
+        permissions=job.permissions,
+        train_sha256=hashlib.sha256(job.train_file.read_bytes()).hexdigest(),
+        loss_curve=trained.run.curve,
+        wall_seconds=trained.run.seconds,
+    )
+    report.save(directory)
+    texts = [one.text for one in data.train if one.label] if job.quotes_data else []
+    examples = write_card_of(directory, job.description, job.examples or texts)
+    write_card(report, directory, job.description, examples)
+    write_report(report, directory, draw_classifier(report, directory))
     return report
 
 
@@ -208,8 +234,7 @@ def train_classifier(
     """Trains on the training texts alone."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    has_outside = any(one.label is None for one in data.train)
-    outputs = (*data.labels, out_of_scope) if has_outside else data.labels
+    outputs = output_names(data, out_of_scope)
     model = EncoderClassifier(model_directory, len(outputs), options, base_name)
     samples = EncodedTexts(data.train, data.labels, tokenizer).samples
     run = fit(model, samples, options, num_labels=len(data.labels), checkpoint=checkpoint)
@@ -219,6 +244,29 @@ def train_classifier(
         num_labels=len(data.labels),
         run=run,
     )
+
+
+def mean_classifier(
+    data: ClassificationData,
+    options: ClassificationOptions,
+    job: ClassificationJob,
+    base: BaseModel,
+) -> TrainedClassifier:
+    """The mean of the weights of several runs, which is one model and often better than each.
+
+    Runs that start at the same weights end close enough for that (Wortsman et al., arXiv
+    2203.05482).
+    """
+    outputs = output_names(data, job.out_of_scope)
+    model = EncoderClassifier(job.model_directory, len(outputs), options, base.name)
+    model.wrapped.load_state_dict(mean_weights(job.mean_of))
+    return TrainedClassifier(model=model, outputs=outputs, num_labels=len(data.labels), run=Fit())
+
+
+def output_names(data: ClassificationData, out_of_scope: str) -> tuple[str, ...]:
+    """What the head's outputs stand for: the labels and, where training has such texts, none."""
+    has_outside = any(one.label is None for one in data.train)
+    return (*data.labels, out_of_scope) if has_outside else data.labels
 
 
 def measure(

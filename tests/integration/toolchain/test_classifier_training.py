@@ -10,6 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from peft import PeftModel
+from safetensors.torch import load_file
 from transformers import BertForSequenceClassification
 
 from edgelora.adapter_format.encoder import read_encoder_adapter
@@ -182,13 +183,22 @@ def test_a_linear_probe_is_an_adapter_without_factors(place, tmp_path):
     assert np.array_equal(theirs.modules_to_save["default"].weight.detach(), adapter.head.weight)
 
 
-def test_full_fine_tuning_leaves_a_whole_model(place, tmp_path):
+def test_full_fine_tuning_leaves_a_whole_model_and_runs_have_a_mean(place, tmp_path):
     options = replace(OPTIONS, method="full", epochs=1, learning_rate=1e-4, layer_decay=0.9)
     report = train(job(place), options, tmp_path / "full")
     whole = BertForSequenceClassification.from_pretrained(tmp_path / "full")
     of_encoder = sum(one.numel() for one in whole.bert.parameters())
     of_pooler = sum(one.numel() for one in whole.bert.pooler.parameters())
     assert report.encoder_parameters == of_encoder - of_pooler
+
+    other = train(job(place), replace(options, seed=1), tmp_path / "other")
+    assert other.weights_sha256 != report.weights_sha256
+    both = (tmp_path / "full", tmp_path / "other")
+    mean = train(job(place, mean_of=both), options, tmp_path / "mean")
+    assert (mean.mean_of, mean.loss_curve) == (2, [])
+    states = [load_file(path / "model.safetensors") for path in (*both, tmp_path / "mean")]
+    for name, values in states[2].items():
+        assert torch.allclose(values, (states[0][name] + states[1][name]) / 2)
 
 
 def test_the_command_trains_and_refuses_what_is_not_for_classifiers(place, tmp_path):
