@@ -86,7 +86,7 @@ def write_report(report: TrainingReport, directory: Path, pictures: list[str]) -
         "time on two cores": "unknown"
         if run.two_core_seconds is None
         else f"{run.two_core_seconds:.0f} s"
-        + ("" if run.threads == 2 else f", scaled from {run.threads} threads"),
+        + ("" if run.threads == 2 else f", scaled from the {run.threads} it had"),
         "packages": ", ".join(f"{name} {version}" for name, version in report.versions.items()),
     }
     lines = [f"# Training of {adapter.name}", "", "| | |", "|---|---|"]
