@@ -119,10 +119,10 @@ def draw_quantisation(document: dict[str, Any], target: Path) -> None:
         for model, axes in zip(models, pictures, strict=True):
             for row in (row for row in rows if row["model"] == model):
                 if row["megabytes"] is None:
-                    axes.axhline(row["first_60"], color=_MUTED, linewidth=1)
+                    axes.axhline(row["first"], color=_MUTED, linewidth=1)
                 elif row["weights"] != "bfloat16":
                     colour = _OURS_COLOUR if row["engine"] == OURS else _COLOURS[0]
-                    place = (row["megabytes"], row["first_60"])
+                    place = (row["megabytes"], row["first"])
                     axes.plot(*place, marker="o", color=colour)
                     axes.annotate(
                         row["weights"],

@@ -77,14 +77,14 @@ def test_other_models_are_not_written(home, tmp_path):
 def test_every_form_is_judged_and_nothing_is_computed_twice(options, monkeypatch):
     result = quant.run(options)
     rows = {row["weights"]: row for row in result.results["perplexity"]}
-    exact = rows["float32"]["first_60"]
-    assert rows["bfloat16"]["first_60"] == pytest.approx(exact, rel=0.02)
-    assert rows["plain"]["first_60"] == pytest.approx(exact, rel=0.1)
+    exact = rows["float32"]["first"]
+    assert rows["bfloat16"]["first"] == pytest.approx(exact, rel=0.02)
+    assert rows["plain"]["first"] == pytest.approx(exact, rel=0.1)
     files = {row["weights"]: row for row in result.results["files"]}
     bits = {weights: row["bits_per_weight"] for weights, row in files.items()}
     assert bits["mixed"] < bits["plain"] < bits["bfloat16"] == 16
     if "Q4_0" in rows:
-        assert rows["Q4_1"]["first_60"] == pytest.approx(exact, rel=0.1)
+        assert rows["Q4_1"]["first"] == pytest.approx(exact, rel=0.1)
         # The budget is the bytes of Q4_0; rows that fill up the vocabulary come on top.
         assert bits["mixed"] == pytest.approx(bits["Q4_0"], abs=0.1)
     speeds = result.results["speed"]

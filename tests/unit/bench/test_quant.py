@@ -119,10 +119,10 @@ def test_kinds_are_told_by_their_share():
 
 def test_the_picture_has_every_quantised_form(tmp_path):
     rows = [
-        dict(model="rotated", weights="float32", engine="peft", megabytes=None, first_60=19.2),
-        dict(model="rotated", weights="bfloat16", engine="native", megabytes=320, first_60=19.2),
-        dict(model="rotated", weights="mixed", engine="native", megabytes=105, first_60=19.5),
-        dict(model="rotated", weights="Q4_0", engine="llama.cpp", megabytes=106, first_60=22.0),
+        dict(model="rotated", weights="float32", engine="peft", megabytes=None, first=19.2),
+        dict(model="rotated", weights="bfloat16", engine="native", megabytes=320, first=19.2),
+        dict(model="rotated", weights="mixed", engine="native", megabytes=105, first=19.5),
+        dict(model="rotated", weights="Q4_0", engine="llama.cpp", megabytes=106, first=22.0),
     ]
     picture = tmp_path / "picture.svg"
     draw_quantisation({"results": {"perplexity": rows}}, picture)
