@@ -38,7 +38,7 @@ LLAMA_KINDS = ("Q4_0", "Q4_1", "Q4_K_M")
 LLAMA = contenders(["llama.cpp"])[1]
 FLOAT32 = contenders(["peft"])[1]
 """transformers, in float32; no adapter is loaded."""
-_TUNING_STEPS, _TUNING_TOKENS = 300, 128
+_TUNING_STEPS, _TUNING_TOKENS = 300, 64
 _CHANGE_FILE = "quantisation_change.json"
 _ROOT = Path(__file__).resolve().parents[1]
 _VERSIONS = ("numpy", "torch", "transformers")
