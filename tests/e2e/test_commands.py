@@ -96,6 +96,7 @@ def test_tables_and_lines_are_for_people(up, adapter):
         "aliases",
         "digest",
         "state",
+        "task",
         "rank",
         "MB",
         "on",

@@ -172,7 +172,8 @@ class ComposeProcesses:
 
         def add(name):
             for needed in self.services[name].get("depends_on", {}):
-                add(needed)
+                if needed in self.services:  # not one of a profile, which may be absent
+                    add(needed)
             if name not in ordered:
                 ordered.append(name)
 
