@@ -34,7 +34,7 @@ def write_native_model(folder: Path) -> None:
     """Writes a prepared model of 256 tokens, two layers and a context of 128 tokens."""
     from tests.support.native_probe import SHAPE, TARGETS, write_model
 
-    write_model(folder, np.random.default_rng(7))
+    write_model(folder, "plain", np.random.default_rng(7))
     BaseModel(
         name="tiny",
         digest="sha256:" + "0" * 64,

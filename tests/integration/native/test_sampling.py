@@ -14,7 +14,7 @@ pytest.importorskip("edgelora_native", reason="the native core is not built")
 from edgelora_native import ChosenToken, Engine, Limits, NativeError, RowSampling
 
 from services.inference.backends.numpy_sampling import sample_rows
-from tests.support.native_models import SMALLEST, write_model
+from tests.support.native_models import LLAMA_KINDS, SMALLEST, write_model
 
 PLAIN = RowSampling(temperature=1.0)
 CUTS = {
@@ -41,7 +41,7 @@ SIZES = (5, 1000, 1024, 49152)
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     path: Path = tmp_path_factory.mktemp("model") / "model.edgelora"
-    write_model(path, replace(SMALLEST, vocab_size=49152), is_qwen=False)
+    write_model(path, replace(SMALLEST, vocab_size=49152), LLAMA_KINDS, is_qwen=False)
     engine = Engine(
         path,
         Limits(num_kv_blocks=1, max_loras=0, max_lora_rank=1, max_step_tokens=1, num_threads=2),
