@@ -7,8 +7,9 @@ the lowest of its time), are cut into `_NUM_PARTS` parts, and the floor of each 
 * noise and a sawtooth that falls at least every half window keep the floors where they are, or
   make one fall;
 * a step raises them once, two steps twice;
-* a leak raises nearly every one of them and lets none fall, in all by more than `_LEAST_SPREADS`
-  times what memory varies within a part. Of 200,000 windows of mere noise none looked like that.
+* a leak raises nearly every one of them by its share and lets none fall, in all by more than
+  `_LEAST_SPREADS` times what memory varies within a part. Of 200,000 windows of mere noise none
+  looked like that. Less than `_LEAST_SHARE` of an even share is the noise beside a step.
 
 The rate is the median of the slopes between all pairs of points (Theil 1950, Sen 1968): up to 29 %
 of them may be anything. What comes in the first third of a window after a process was first seen
@@ -28,6 +29,7 @@ from services.monitor.sample import ProcessUse
 _NUM_POINTS = 60
 _NUM_PARTS = 6
 _LEAST_RISES = 4
+_LEAST_SHARE = 0.5
 _LEAST_SPREADS = 1.5
 _WARM_UP_SHARE = 1 / 3
 _HOUR_S = 3600.0
@@ -107,10 +109,11 @@ def _rises_steadily(points: Sequence[tuple[float, int]]) -> bool:
     floors = [min(part) for part in parts]
     rises = [late - early for early, late in pairwise(floors)]
     spread = statistics.median(max(part) - min(part) for part in parts)
+    least_rise = _LEAST_SHARE * statistics.mean(rises)
     return (
         min(rises) >= 0
-        and sum(rise > 0 for rise in rises) >= _LEAST_RISES
         and floors[-1] - floors[0] > _LEAST_SPREADS * spread
+        and sum(rise >= least_rise for rise in rises) >= _LEAST_RISES
     )
 
 
