@@ -228,12 +228,16 @@ def test_threads_that_are_not_wanted_never_run_and_come_back(package, model):
         package,
         model,
         """
+def state_of(task):
+    return (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
 def times_run():
+    # One that spins from its waking on switches no more, but does not sleep either.
     threads = {}
     for task in pathlib.Path("/proc/self/task").iterdir():
+        state = state_of(task)
         lines = (task / "status").read_text().splitlines()
         counts = [line.split()[1] for line in lines if "ctxt_switches" in line]
-        threads[task.name] = sum(map(int, counts))
+        threads[task.name] = sum(map(int, counts)), state == "S"
     return threads
 before = set(times_run())
 engine = n.Engine(path, n.Limits(**{**sizes, "num_threads": 4}))
@@ -241,8 +245,7 @@ team = set(times_run()) - before
 logits = [engine.forward([chunk([1, 2, 3])])]
 engine.set_threads(2)
 def asleep():
-    return {name for name in team if "S" in pathlib.Path(f"/proc/self/task/{name}/stat")
-            .read_text().rsplit(")", 1)[1].split()[0]}
+    return {name for name in team if state_of(pathlib.Path("/proc/self/task", name)) == "S"}
 while asleep() != team:  # those that move over have done so, the others wait for a step
     logits.append(engine.forward([chunk([1, 2, 3])]))
 first = times_run()
