@@ -26,13 +26,14 @@ _STYLE = {
 
 
 def draw(report: QuantisationReport) -> dict[str, str]:
-    """`quantisation_sensitivity.svg`, `_bits.svg` and `_perplexity.svg`: name -> SVG."""
+    """`quantisation_sensitivity.svg`, `_bits.svg` and `_perplexity.svg`: name -> SVG.
+
+    The first is left out where every matrix stays as it is: no sensitivity was measured.
+    """
     with mpl.rc_context(_STYLE):
-        drawn = {
-            "sensitivity": _sensitivity(report),
-            "bits": _bits(report),
-            "perplexity": _perplexity(report),
-        }
+        drawn = {"bits": _bits(report), "perplexity": _perplexity(report)}
+        if report.sensitivity:
+            drawn["sensitivity"] = _sensitivity(report)
         pictures = {}
         for name, figure in drawn.items():
             figure.tight_layout()

@@ -180,6 +180,8 @@ def test_numbers_on_a_4_bit_grid_stay_exact_unless_the_budget_forbids(tmp_path, 
         np.testing.assert_array_equal(matrix.dequantise(), source.tensors[name].float32())
     assert {one.kind for one in kept.report.products} == {INT4_MINIMUM.name}
     assert kept.report.held_out.divergence == pytest.approx(0, abs=1e-6)
+    pictures = {name for name in report_files(kept.report) if name.endswith(".svg")}
+    assert pictures == {"quantisation_bits.svg", "quantisation_perplexity.svg"}
     tight = quantise(source, dataclasses.replace(options, size_budget=SizeBudget.parse("4.7b")))
     assert tight.report.bits_per_weight <= 4.7
     assert any(one.is_exact for one in tight.report.products)
