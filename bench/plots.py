@@ -11,21 +11,11 @@ from matplotlib.figure import Figure
 from bench.engine_cases import DISTINCT
 from bench.measure import median
 from bench.peers.roster import OURS
+from edgelora.toolchain.picture_style import STYLE
 
 _SIZE_INCHES = (7.2, 4.2)
 _OURS_COLOUR, _MUTED = "#c2410c", "#475569"
 _COLOURS = ("#1d4ed8", "#7c3aed", "#0f766e", "#a16207", "#be185d", "#334155")
-_STYLE = {
-    "svg.hashsalt": "edgelora",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e2e8f0",
-    "axes.axisbelow": True,
-}
 
 
 def draw_distinct_adapters(document: dict[str, Any], target: Path) -> None:
@@ -36,7 +26,7 @@ def draw_distinct_adapters(document: dict[str, Any], target: Path) -> None:
     """
     results = document["results"]
     served_base = {one["engine"] for one in results["engines"] if one["adapter_applied"] is False}
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
         axes = figure.subplots()
         colours = iter(_COLOURS)
@@ -74,7 +64,7 @@ def draw_distinct_adapters(document: dict[str, Any], target: Path) -> None:
 def draw_first_token(document: dict[str, Any], target: Path) -> None:
     """Time to the first token against the load; `document`: of `edgelora bench serve --json`."""
     rows = document["results"]["loads"]
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
         axes = figure.subplots()
         loads = [row["load"] for row in rows]
@@ -93,7 +83,7 @@ def draw_phases(document: dict[str, Any], target: Path) -> None:
     """Throughput and first tokens by phase; `document`: of `edgelora bench stress --json`."""
     rows = document["results"]["phases"]
     places = range(len(rows))
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
         above, below = figure.subplots(2, sharex=True)
         above.bar(places, [row["tokens_per_s"] for row in rows], color=_MUTED, label="tokens/s")
@@ -113,7 +103,7 @@ def draw_quantisation(document: dict[str, Any], target: Path) -> None:
     """
     rows = document["results"]["perplexity"]
     models = list(dict.fromkeys(row["model"] for row in rows))
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
         pictures = figure.subplots(1, len(models), squeeze=False)[0]
         for model, axes in zip(models, pictures, strict=True):

@@ -8,21 +8,11 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from edgelora.toolchain.picture_style import STYLE
 from edgelora.toolchain.training_report import TrainingReport
 
 LOSS, QUALITY, ENERGY = "loss.svg", "quality.svg", "energy.svg"
 _COLOURS = ("#c2410c", "#1d4ed8", "#475569")
-_STYLE = {
-    "svg.hashsalt": "edgelora",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e2e8f0",
-    "axes.axisbelow": True,
-}
 
 
 def draw_training(report: TrainingReport, directory: Path) -> list[str]:
@@ -31,7 +21,7 @@ def draw_training(report: TrainingReport, directory: Path) -> list[str]:
     Returns the names of the files.
     """
     names = []
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         names.append(_draw(directory / LOSS, lambda axes: _loss(axes, report)))
         if any(one.held_out_loss is not None for one in report.ranks):
             names.append(_draw(directory / QUALITY, lambda axes: _quality(axes, report)))

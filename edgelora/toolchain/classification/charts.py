@@ -6,17 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from edgelora.toolchain.classification.report import ClassifierReport
+from edgelora.toolchain.picture_style import STYLE
 
 LOSS, SCOPE = "loss.svg", "scope.svg"
 _TRAINING, _VALIDATION = "#c2410c", "#1d4ed8"
-_STYLE = {
-    "svg.hashsalt": "edgelora",
-    "svg.fonttype": "none",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e2e8f0",
-}
 
 
 def draw_classifier(report: ClassifierReport, directory: Path) -> list[str]:
@@ -27,7 +20,7 @@ def draw_classifier(report: ClassifierReport, directory: Path) -> list[str]:
     # Imported only now: the benchmark that trains has it, the processes it measures have not.
     import matplotlib as mpl
 
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         names = []
         if report.loss_curve:
             names.append(_draw(directory / LOSS, _loss, report))

@@ -8,21 +8,11 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from edgelora.toolchain.picture_style import STYLE
 from edgelora.toolchain.quantisation.products import EMBEDDING, HEAD
 from edgelora.toolchain.quantisation.report import QuantisationReport
 
 _SIZE_INCHES = (7.2, 3.6)
-_STYLE = {
-    "svg.hashsalt": "edgelora",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e2e8f0",
-    "axes.axisbelow": True,
-}
 
 
 def draw(report: QuantisationReport) -> dict[str, str]:
@@ -30,7 +20,7 @@ def draw(report: QuantisationReport) -> dict[str, str]:
 
     The first is left out where every matrix stays as it is: no sensitivity was measured.
     """
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         drawn = {"bits": _bits(report), "perplexity": _perplexity(report)}
         if report.sensitivity:
             drawn["sensitivity"] = _sensitivity(report)
