@@ -1,40 +1,24 @@
-"""The encoder's engine: one thread runs the steps, the event loop submits and waits.
-
-As services/inference/engine/engine.py: the event loop talks to the thread through a queue of
-commands, the thread answers through a queue of outboxes and a doorbell, once a step. With nothing
-to run it blocks on its queue.
-"""
+"""The encoder's engine: a thread runs the steps, the event loop submits and waits."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgelora.errors import (
-    EdgeLoraError,
-    InternalError,
-    QueueFullError,
-    ServiceUnavailableError,
-)
-from services.chassis.logs import code_places, get_logger
+from edgelora.errors import EdgeLoraError, InternalError, QueueFullError
 from services.inference.encoder.backend import EncoderBackend
 from services.inference.encoder.encoding import Encoded, Encoding
 from services.inference.encoder.fetched_encoder import FetchedEncoderAdapter
 from services.inference.encoder.outbox import EncoderOutbox
 from services.inference.encoder.status import EncoderStatus
 from services.inference.encoder.step_loop import EncoderEngineConfig, EncoderSteps, StepObserver
-from services.inference.engine.doorbell import Doorbell
 from services.inference.engine.observer import EngineObserver
 from services.inference.engine.sequence import AdapterUse, Priority
-
-_STOP_LIMIT_S = 5.0
+from services.inference.engine.step_thread import StepThread
 
 
 class EncoderEngine:
@@ -52,17 +36,12 @@ class EncoderEngine:
         self._config = config
         self._clock = clock
         self._observe_step = observe_step
-        self._commands: SimpleQueue[Callable[[EncoderSteps], None]] = SimpleQueue()
-        self._outboxes: deque[EncoderOutbox] = deque()
-        self._doorbell: Doorbell | None = None
-        self._thread: threading.Thread | None = None
-        self._is_stopping = False
-        self._is_dead = False
-        self._is_asleep = False
+        self._thread: StepThread[EncoderSteps, EncoderOutbox, EncoderStatus] = StepThread(
+            self._load, deliver=self._deliver, died=self._die
+        )
         self._next_id = 0
         self._open: dict[int, asyncio.Future[Encoded]] = {}
         self._busy_since_s = clock()
-        self._newest_status: EncoderStatus | None = None
         self.max_adapters = config.limits.max_loras
         """Most adapters one request may have."""
 
@@ -70,30 +49,14 @@ class EncoderEngine:
         """Starts the thread and loads the model in it. Raises what loading raises."""
         self._observer = observer
         self._loop = asyncio.get_running_loop()
-        self._doorbell = Doorbell(self._loop, self._deliver)
-        self._loaded: asyncio.Future[None] = self._loop.create_future()
-        self._thread = threading.Thread(
-            target=self._run, args=(self._doorbell,), name="engine", daemon=True
-        )
-        self._thread.start()
-        await self._loaded
+        await self._thread.start()
 
     async def stop(self) -> None:
         """Ends the thread after the step it is in; requests still open end with an error.
 
         A thread that hangs in the back end is left behind; it ends with the process.
         """
-        thread = self._thread
-        if thread is None:
-            return
-        if thread.is_alive():
-            self._commands.put(self._request_stop)
-            await asyncio.to_thread(thread.join, _STOP_LIMIT_S)
-        doorbell = self._doorbell
-        if doorbell is not None and not thread.is_alive():
-            self._doorbell = None
-            doorbell.close()
-            self._deliver()
+        await self._thread.stop()
 
     async def encode(
         self,
@@ -113,9 +76,8 @@ class EncoderEngine:
         the model is loaded, InvalidRequestError where a classifier is wanted that the adapter does
         not have, and whatever keeps an adapter from being served.
         """
-        if self._newest_status is None:
-            raise _still_loading()
-        if self._is_dead:
+        self._thread.require_loaded()
+        if self._thread.is_dead:
             raise InternalError("the engine has stopped")
         if len(self._open) >= self._config.max_requests:
             raise QueueFullError("the encoder's queue is full: try again", retry_after_s=1.0)
@@ -135,18 +97,18 @@ class EncoderEngine:
         self._next_id += 1
         end: asyncio.Future[Encoded] = self._loop.create_future()
         self._open[encoding.encoding_id] = end
-        self._commands.put(lambda steps: steps.add(encoding))
+        self._thread.commands.put(lambda steps: steps.add(encoding))
         try:
             return await end
         finally:
             if self._open.pop(encoding.encoding_id, None) is not None:
-                self._commands.put(lambda steps: steps.cancel(encoding.encoding_id))
+                self._thread.commands.put(lambda steps: steps.cancel(encoding.encoding_id))
             elif not end.cancelled():
                 end.exception()  # seen, also where the caller left just before it was told
 
     def adapter_ready(self, digest: str, fetched: FetchedEncoderAdapter) -> None:
         """Answers `adapter_wanted`."""
-        self._commands.put(lambda steps: steps.adapters.load(digest, fetched))
+        self._thread.commands.put(lambda steps: steps.adapters.load(digest, fetched))
 
     def warm_up(
         self, digest: str, evict_digest: str | None, fetched: FetchedEncoderAdapter
@@ -155,26 +117,26 @@ class EncoderEngine:
 
         `evict_digest` may go for it while it is idle.
         """
-        self._commands.put(lambda steps: steps.adapters.warm_up(digest, evict_digest, fetched))
+        self._thread.commands.put(
+            lambda steps: steps.adapters.warm_up(digest, evict_digest, fetched)
+        )
 
     def adapter_failed(self, digest: str, ticket: object, error: EdgeLoraError) -> None:
         """Answers `adapter_wanted` when the adapter could not be had with that ticket."""
-        self._commands.put(lambda steps: steps.adapters.give_up(digest, ticket, error))
+        self._thread.commands.put(lambda steps: steps.adapters.give_up(digest, ticket, error))
 
     def set_deleted(self, digests: frozenset[str]) -> None:
         """Says which adapters are gone from the registry: they leave their slots when unused."""
-        self._commands.put(lambda steps: steps.adapters.set_deleted(digests))
+        self._thread.commands.put(lambda steps: steps.adapters.set_deleted(digests))
 
     def set_pinned(self, digests: frozenset[str]) -> None:
         """Says which adapters leave their slots last."""
-        self._commands.put(lambda steps: steps.adapters.set_pinned(digests))
+        self._thread.commands.put(lambda steps: steps.adapters.set_pinned(digests))
 
     @property
     def status(self) -> EncoderStatus:
         """The newest snapshot, taken after a step. Raises ServiceUnavailableError before start."""
-        if self._newest_status is None:
-            raise _still_loading()
-        return self._newest_status
+        return self._thread.status
 
     @property
     def num_open_requests(self) -> int:
@@ -185,88 +147,17 @@ class EncoderEngine:
         """Seconds since the newest step while there is work to do, else 0."""
         status = self.status
         # All the work may be waiting for the adapters that load; then the thread sleeps.
-        if not self._open or (status.num_loading_adapters and self._is_asleep):
+        if not self._open or (status.num_loading_adapters and self._thread.is_asleep):
             return 0.0
         return max(0.0, self._clock() - max(status.last_step_s, self._busy_since_s))
-
-    # The engine's thread.
-
-    def _run(self, doorbell: Doorbell) -> None:
-        try:
-            steps = self._load()
-        except BaseException as error:  # noqa: BLE001 - it goes to whoever awaits start()
-            self._call(self._fail_start, error)
-            return
-        try:
-            while not self._is_stopping:
-                has_run = steps.step()
-                self._publish(steps, doorbell)
-                if not has_run:
-                    self._sleep(steps)
-                self._run_commands(steps)
-            self._publish(steps, doorbell)
-        except BaseException as error:  # noqa: BLE001 - SystemExit too must end every request
-            get_logger().critical(
-                "engine_died", error=type(error).__name__, frames=code_places(error)
-            )
-            self._call(self._die)
 
     def _load(self) -> EncoderSteps:
         steps = EncoderSteps(self._backend, self._config, self._clock)
         self.max_adapters = steps.slots.max_adapters
         steps.observe = self._observe_step
-        self._newest_status = steps.status()
-        self._call(self._finish_start)
         return steps
 
-    def _sleep(self, steps: EncoderSteps) -> None:
-        self._is_asleep = True
-        command = self._commands.get()
-        self._is_asleep = False
-        command(steps)
-
-    def _run_commands(self, steps: EncoderSteps) -> None:
-        while True:
-            try:
-                command = self._commands.get_nowait()
-            except Empty:
-                return
-            command(steps)
-
-    def _request_stop(self, steps: EncoderSteps) -> None:
-        self._is_stopping = True
-        steps.fail_all(ServiceUnavailableError("the worker is shutting down: send it again"))
-
-    def _publish(self, steps: EncoderSteps, doorbell: Doorbell) -> None:
-        self._newest_status = steps.status()
-        outbox = steps.take_outbox()
-        if outbox:
-            self._outboxes.append(outbox)
-            doorbell.ring()
-
-    def _call(self, function: Callable[..., None], *arguments: object) -> None:
-        try:
-            self._loop.call_soon_threadsafe(function, *arguments)
-        except RuntimeError:
-            # The loop has closed under us: nobody is left to be told.
-            self._is_stopping = True
-
-    # Back on the event loop.
-
-    def _finish_start(self) -> None:
-        if not self._loaded.done():
-            self._loaded.set_result(None)
-
-    def _fail_start(self, error: BaseException) -> None:
-        self._is_dead = True
-        if not self._loaded.done():
-            self._loaded.set_exception(error)
-
-    def _deliver(self) -> None:
-        while self._outboxes:
-            self._deliver_one(self._outboxes.popleft())
-
-    def _deliver_one(self, outbox: EncoderOutbox) -> None:
+    def _deliver(self, outbox: EncoderOutbox) -> None:
         for encoding_id, result in outbox.ends:
             end = self._open.pop(encoding_id, None)
             if end is not None:
@@ -279,8 +170,6 @@ class EncoderEngine:
             self._observer.residency_changed(outbox.loads, outbox.evictions)
 
     def _die(self) -> None:
-        self._is_dead = True
-        self._deliver()
         ends, self._open = list(self._open.values()), {}
         for end in ends:
             _settle(end, InternalError("the engine has stopped: send the request again"))
@@ -294,7 +183,3 @@ def _settle(end: asyncio.Future[Encoded], result: Encoded | EdgeLoraError) -> No
         end.set_result(result)
     else:
         end.set_exception(result)
-
-
-def _still_loading() -> ServiceUnavailableError:
-    return ServiceUnavailableError("the worker is loading its model: try again", retry_after_s=1.0)

@@ -87,7 +87,7 @@ async def change(bench, backend, stream, digest, weight):
     """Sets a strength while a step waits; it is answered behind that step."""
     changing = asyncio.create_task(bench.engine.set_strength(stream, digest, weight))
     await asyncio.sleep(0)
-    assert not bench.engine._commands.empty()
+    assert not bench.engine._thread.commands.empty()
     await steps(backend, 1)
     return await changing
 

@@ -64,7 +64,7 @@ async def first_text(call):
 async def changed(bench, gate, strength, **names):
     """Changes a strength while a step waits, which then runs."""
     changing = asyncio.create_task(bench.set_strength(strength, **names))
-    while bench.engine._commands.empty():
+    while bench.engine._thread.commands.empty():
         await bench.status()
     gate.step()
     return await changing
@@ -115,7 +115,7 @@ async def test_before_its_first_token_it_runs_as_if_asked_for_so(bench):
         call = bench.call(adapters={digest: 1.0}, max_tokens=12)
         await call.initial_metadata()
         setting = asyncio.create_task(bench.set_strength(strength))
-        while bench.engine._commands.qsize() < 2:  # the request and its change
+        while bench.engine._thread.commands.qsize() < 2:  # the request and its change
             await bench.status()
         gate.open()
         assert await setting == {digest: strength}
