@@ -105,14 +105,12 @@ def fit(
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * share
             if is_frozen:
-                batch_vectors = vectors[batch]
+                drawn = [vectors[batch]]
             else:
-                batch_vectors = model.vectors([samples[index].token_ids for index in batch])
-            loss = functional.cross_entropy(
-                model.head(batch_vectors),
-                torch.tensor([samples[index].number for index in batch]),
-                label_smoothing=options.label_smoothing,
-            )
+                texts = [samples[index].token_ids for index in batch]
+                drawn = [model.vectors(texts) for _ in range(2 if options.consistency else 1)]
+            numbers = torch.tensor([samples[index].number for index in batch])
+            loss = _loss([model.head(each) for each in drawn], numbers, options)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(trained, _MAX_GRAD_NORM)
@@ -143,6 +141,23 @@ def fit(
             parameter.data.copy_(value)
     model.end_training()
     return run
+
+
+def _loss(
+    drawn: Sequence[torch.Tensor], numbers: torch.Tensor, options: ClassificationOptions
+) -> torch.Tensor:
+    """Of the logits of one draw of dropout, or of two that are to agree; in nats a text."""
+    losses = [
+        functional.cross_entropy(logits, numbers, label_smoothing=options.label_smoothing)
+        for logits in drawn
+    ]
+    loss = torch.stack(losses).mean()
+    if len(drawn) == 1:
+        return loss
+    one, other = (functional.log_softmax(logits, dim=-1) for logits in drawn)
+    divergence = functional.kl_div(one, other, reduction="batchmean", log_target=True)
+    divergence = divergence + functional.kl_div(other, one, reduction="batchmean", log_target=True)
+    return loss + options.consistency * divergence / 2
 
 
 def start_head(model: EncoderClassifier, samples: Sequence[Sample], scale: float) -> torch.Tensor:

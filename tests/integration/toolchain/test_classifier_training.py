@@ -16,8 +16,14 @@ from transformers import BertForSequenceClassification
 from edgelora.adapter_format.encoder import read_encoder_adapter
 from edgelora.cli.train import train as train_command
 from edgelora.toolchain.classification.fit import FitInterrupted
+from edgelora.toolchain.classification.labelled_text import read_data
 from edgelora.toolchain.classification.options import ClassificationOptions
-from edgelora.toolchain.classification.train import ClassificationJob, train
+from edgelora.toolchain.classification.train import (
+    ClassificationJob,
+    load_tokenizer,
+    train,
+    train_classifier,
+)
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.interruption import Interruption
 from services.inference.backends.base import SlotWeight
@@ -201,6 +207,24 @@ def test_full_fine_tuning_leaves_a_whole_model_and_runs_have_a_mean(place, tmp_p
         assert torch.allclose(values, (states[0][name] + states[1][name]) / 2)
 
 
+def test_with_consistency_two_draws_of_dropout_agree_more(place):
+    data = read_data(job(place).train_file, seed=0)
+    directory = place / "models" / "tiny"
+    tokenizer = load_tokenizer(directory, OPTIONS.max_tokens)
+    ids = [np.array(tokenizer.encode(text).ids, np.int32) for text, _ in TEXTS[:32]]
+
+    def divergence(consistency):
+        options = replace(OPTIONS, epochs=2, dropout=0.3, consistency=consistency)
+        model = train_classifier(data, options, directory, "tiny", tokenizer).model
+        model.train()
+        with torch.no_grad():
+            draws = [model.head(model.vectors(ids)).log_softmax(dim=-1) for _ in range(16)]
+        pairs = zip(draws[::2], draws[1::2], strict=True)
+        return sum(float(((a - b) * a.exp()).sum()) for a, b in pairs)
+
+    assert divergence(20.0) < 0.5 * divergence(0.0)
+
+
 def test_the_command_trains_and_refuses_what_is_not_for_classifiers(place, tmp_path):
     flags = ["--task", "classify", "--home", str(place), "--model", "tiny"]
     where = [str(place / "texts.jsonl"), "-o", str(tmp_path / "made")]
@@ -224,6 +248,8 @@ def test_what_can_not_be_trained_is_refused_and_leaves_nothing(place, trained, t
         ({"targets": ("dense",)}, "target module 'dense' does not exist in this encoder"),
         ({"r": 0}, "r is 0: the rank must be 1 to"),
         ({"learning_rate": 1e9}, "training diverged"),
+        ({"consistency": float("nan")}, "consistency must be 0 or more"),
+        ({"consistency": 1.0, "dropout": 0.0}, "consistency needs dropout"),
     ):
         settings = {"epochs": 2, "threads": 1, **changes}
         with pytest.raises(ToolchainError, match=words):
