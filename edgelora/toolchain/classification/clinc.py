@@ -25,6 +25,7 @@ FOLDER = "classifiers"
 """Below the home: NAME-sSEED for each."""
 DATA_FILE = "data_full.json"
 FULL = "full fine-tuning"
+CONSISTENT = "full fine-tuning, consistent"
 _QUERY_VALUE = ("query", "value")
 CONFIGURATIONS: Mapping[str, ClassificationOptions] = {
     "linear probe": ClassificationOptions(
@@ -32,12 +33,15 @@ CONFIGURATIONS: Mapping[str, ClassificationOptions] = {
     ),
     "LoRA r=8": ClassificationOptions(r=8, alpha=16),
     FULL: ClassificationOptions(method="full", learning_rate=1.5e-4, layer_decay=0.9),
+    CONSISTENT: ClassificationOptions(
+        method="full", learning_rate=1.5e-4, layer_decay=0.9, consistency=2.0
+    ),
     "LoRA r=4, query and value": ClassificationOptions(r=4, alpha=8, targets=_QUERY_VALUE),
     "LoRA r=8, query and value": ClassificationOptions(r=8, alpha=16, targets=_QUERY_VALUE),
     "LoRA r=16, query and value": ClassificationOptions(r=16, alpha=32, targets=_QUERY_VALUE),
 }
 """By name, the most wanted ones first."""
-MEAN = "full fine-tuning, mean of the seeds"
+MEAN = "full fine-tuning, consistent, mean of the seeds"
 """One model whose weights are the mean of those of the seeds."""
 
 
@@ -83,8 +87,8 @@ def train_missing(home: Path, model: str, seeds: int, threads: int | None) -> No
     mean = place_of(home, MEAN, 0)
     if seeds > 1 and not mean.exists():
         console.print(MEAN, highlight=False)
-        runs = tuple(place_of(home, FULL, seed) for seed in range(seeds))
-        options = replace(CONFIGURATIONS[FULL], threads=threads)
+        runs = tuple(place_of(home, CONSISTENT, seed) for seed in range(seeds))
+        options = replace(CONFIGURATIONS[CONSISTENT], threads=threads)
         train(replace(job, mean_of=runs), options, mean)
 
 
