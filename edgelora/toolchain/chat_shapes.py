@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgelora.toolchain.data_text import is_text
 from edgelora.toolchain.errors import ToolchainError
 
 ROLES = ("system", "user", "assistant")
@@ -99,6 +100,8 @@ def _instructed(entry: dict[str, Any], where: str) -> Conversation:
 
 
 def _text(value: object, key: str, where: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ToolchainError(f"{where}: {key!r} must be text that is not empty")
+    if not is_text(value):
+        raise ToolchainError(
+            f"{where}: {key!r} must be text that is not empty, of whole characters"
+        )
     return value

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from edgelora.adapter_format.head import MAX_LABEL_CHARS, MAX_LABELS
+from edgelora.toolchain.data_text import is_text
 from edgelora.toolchain.errors import ToolchainError
 
 OUT_OF_SCOPE = "oos"
@@ -95,7 +96,7 @@ def read_data(
 
 def _read_splits(path: Path, out_of_scope: str) -> dict[str, list[LabelledText]]:
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ToolchainError(f"{path.name} can not be read as text in UTF-8") from error
     if not content.strip():
@@ -106,11 +107,11 @@ def _read_splits(path: Path, out_of_scope: str) -> dict[str, list[LabelledText]]
         document = None  # more than one line, most likely
     if isinstance(document, dict) and "train" in document:
         return _clinc_splits(document, path.name, out_of_scope)
-    lines = content.splitlines()
     return {
         "train": [
             _text_of_line(line, f"{path.name}, line {number}", out_of_scope)
-            for number, line in enumerate(lines, start=1)
+            # At line breaks alone: other separators may stand inside JSON's texts.
+            for number, line in enumerate(content.split("\n"), start=1)
             if line.strip()
         ]
     }
@@ -147,8 +148,8 @@ def _text_of_line(line: str, where: str, out_of_scope: str) -> LabelledText:
 
 
 def _labelled(text: Any, label: Any, where: str, out_of_scope: str) -> LabelledText:
-    if not isinstance(text, str) or not text.strip():
-        raise ToolchainError(f"{where}: the text is empty or no text")
+    if not is_text(text):
+        raise ToolchainError(f"{where}: the text must not be empty, and be of whole characters")
     if label is None or label == out_of_scope:
         return LabelledText(text, None)
     if not isinstance(label, str) or not 1 <= len(label) <= MAX_LABEL_CHARS:

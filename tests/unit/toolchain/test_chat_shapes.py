@@ -49,6 +49,7 @@ def test_a_shape_is_read_in_lines_and_in_an_array(tmp_path: Path, entry, convers
     [
         ('{"prompt": "a"}', "line 1: 'response' must be text"),
         ('{"prompt": "a", "completion": 7}', "line 1: 'completion' must be text"),
+        ('{"prompt": "a\\ud800", "completion": "b"}', "line 1: 'prompt' must be text"),
         ('{"instruction": "a", "output": ""}', "line 1: 'output' must be text"),
         ('{"conversations": [{"from": "my-secret", "value": "x"}]}', "line 1: 'from' must be"),
         ('{"conversations": "my-secret"}', "line 1 has no 'conversations' list"),

@@ -34,6 +34,15 @@ def test_lines_are_read_and_a_tenth_of_each_label_is_held_out(tmp_path):
     assert read_data(file, seed=1).validation != data.validation
 
 
+def test_a_mark_of_byte_order_and_separators_inside_a_text_are_no_defects(tmp_path):
+    file = tmp_path / "data.jsonl"
+    rows = [json.dumps({"text": f"{text}\u2028\x85", "label": label}) for text, label in MANY]
+    file.write_text("\r\n".join(rows), encoding="utf-8-sig")
+    plain = tmp_path / "plain.jsonl"
+    plain.write_text("\n".join(rows).encode().decode("unicode_escape"), encoding="utf-8")
+    assert len(read_data(file).train) == len(read_data(plain).train) == 45
+
+
 def test_the_shape_of_clinc150_brings_its_own_splits(tmp_path):
     file = tmp_path / "data_full.json"
     document = {
@@ -69,7 +78,8 @@ def test_another_label_can_stand_for_none_and_files_for_the_splits(tmp_path):
         (lines((SECRET, "a"))[:-3], "data, line 1 is no JSON"),
         ('{"text": "a"}', "data, line 1 has to be"),
         (lines((SECRET, 3)), "data, line 1: the label has to be null or a text"),
-        (lines(("  ", "a")), "data, line 1: the text is empty"),
+        (lines(("  ", "a")), "data, line 1: the text must not be empty"),
+        (lines(("\udfff", "a")), "data, line 1: the text must not be empty, and be of whole"),
         (lines((SECRET, "a\n")), "data, line 1: the label has to be printable"),
         (lines((SECRET, "x" * 201)), "1 to 200 characters"),
         (lines((SECRET, "a"), ("b", "a")), "data has 1 labels"),
