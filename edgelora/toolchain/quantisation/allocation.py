@@ -46,19 +46,22 @@ def within_budget(choices: Sequence[Choice], num_bytes: int) -> dict[str, Kind]:
     From the smallest kind of each, step by step to the one that gains most for its bytes.
     Raises ToolchainError when even the smallest kinds take more.
     """
-    smallest = min(KINDS, key=lambda kind: kind.bits_per_weight)
-    chosen = {
-        choice.name: min(choice.costs, key=lambda kind: kind.bits_per_weight) for choice in choices
-    }
-    least = size(choices, chosen)
+    check_budget(choices, num_bytes)
+    chosen = _smallest(choices)
+    while (step := _best_step(choices, chosen, num_bytes)) is not None:
+        chosen[step[0]] = step[1]
+    return chosen
+
+
+def check_budget(choices: Sequence[Choice], num_bytes: int) -> None:
+    """Raises ToolchainError when even the smallest kinds take more than `num_bytes`."""
+    least = size(choices, _smallest(choices))
     if least > num_bytes:
+        smallest = min(KINDS, key=lambda kind: kind.bits_per_weight)
         raise ToolchainError(
             f"the size budget is {num_bytes / 1e6:.1f} MB, {smallest.name} needs "
             f"{least / 1e6:.1f} MB: raise it"
         )
-    while (step := _best_step(choices, chosen, num_bytes)) is not None:
-        chosen[step[0]] = step[1]
-    return chosen
 
 
 def size(choices: Sequence[Choice], chosen: Mapping[str, Kind]) -> int:
@@ -69,6 +72,10 @@ def size(choices: Sequence[Choice], chosen: Mapping[str, Kind]) -> int:
 def divergence(choices: Sequence[Choice], chosen: Mapping[str, Kind]) -> float:
     """Predicted KL divergence in nats: errors of different products hardly meet, so they add up."""
     return sum(one.costs[chosen[one.name]] for one in choices)
+
+
+def _smallest(choices: Sequence[Choice]) -> dict[str, Kind]:
+    return {one.name: min(one.costs, key=lambda kind: kind.bits_per_weight) for one in choices}
 
 
 def _best_step(

@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 
@@ -21,6 +21,7 @@ from edgelora.toolchain.native_form import packed_shape
 from edgelora.toolchain.progress import Bar, progress_bar
 from edgelora.toolchain.quantisation.allocation import (
     Choice,
+    check_budget,
     default_policy,
     divergence,
     policy_kind,
@@ -36,7 +37,7 @@ from edgelora.toolchain.quantisation.calibration_data import (
 from edgelora.toolchain.quantisation.evaluation import compare
 from edgelora.toolchain.quantisation.kinds import INT4_MINIMUM, INT8, KINDS, Kind
 from edgelora.toolchain.quantisation.options import QuantisationOptions
-from edgelora.toolchain.quantisation.products import Product, all_products
+from edgelora.toolchain.quantisation.products import SITES, Product, all_products
 from edgelora.toolchain.quantisation.report import ProductReport, QuantisationReport
 from edgelora.toolchain.quantisation.rounded_model import round_model
 from edgelora.toolchain.quantisation.rounding import Rounded
@@ -83,6 +84,7 @@ def quantise(
     budget = None
     if options.size_budget is not None:
         budget = options.size_budget.bytes_of(sum(one.num_weights for one in products))
+    _check(products, kept, options, budget)
     windows = calibration_windows(source, options, progress)
     with Workers() as workers:
         sensitivity = Sensitivity()
@@ -136,6 +138,26 @@ def quantise(
         held_out=comparison,
     )
     return QuantisedModel(matrices, report)
+
+
+def _check(
+    products: Sequence[Product],
+    kept: Mapping[str, Kind],
+    options: QuantisationOptions,
+    budget: int | None,
+) -> None:
+    """Raises ToolchainError for what can be told before anything is measured."""
+    modules = {one.site for one in products if one.site not in SITES}
+    modules |= {name for site in SITES.values() for name in site}
+    for name in options.left_out:
+        if name not in modules:
+            raise ToolchainError(
+                f"module {name!r} does not exist in this model: leave out one of "
+                f"{', '.join(sorted(modules))}"
+            )
+    if budget is not None:
+        unmeasured = Sensitivity()
+        check_budget([_choice(one, unmeasured, kept, options.left_out) for one in products], budget)
 
 
 def native_matrix(rounded: Rounded) -> Matrix:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -206,6 +207,22 @@ def test_an_interruption_leaves_no_file_behind(model, options, tmp_path, monkeyp
     with pytest.raises(KeyboardInterrupt):
         quantise(model[1], dataclasses.replace(options, calibration=None))
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("model", ["llama"], indirect=True)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"left_out": ("nope",)}, "module 'nope' does not exist in this model: leave out one of d"),
+        ({"size_budget": SizeBudget.parse("4.1b")}, "the size budget is .* raise it"),
+        ({"size_budget": SizeBudget.parse("4.6b"), "left_out": ("down_proj",)}, "raise it"),
+    ],
+)
+def test_what_can_not_be_is_refused_before_anything_is_measured(model, options, changes, words):
+    _, source = model
+    unread = dataclasses.replace(options, calibration=Path("nowhere"), **changes)
+    with pytest.raises(ToolchainError, match=words):
+        quantise(source, unread)
 
 
 @pytest.mark.parametrize("model", ["llama"], indirect=True)
