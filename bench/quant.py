@@ -84,15 +84,17 @@ def run(options: BenchOptions) -> BenchResult:
     plan = _QUICK_PLAN if options.quick else _FULL_PLAN
     pieces = _pieces(test, options, plan.max_windows)
     workshop = Workshop(options, calibration)
-    judged: list[Judged] = []
     speeds: dict[str, dict[str, dict[str, float]]] = {}
     vocab_size = BaseModel.load(options.model_directory).vocab_size
     with tempfile.TemporaryDirectory(prefix="edgelora-bench-") as name:
         logs = Path(name)
         examiner = Examiner(workshop.cache, options, logs)
         models = {model: workshop.forms(model) for model in plan.models}
-        for forms in models.values():
-            judged += [_judge(form, examiner, pieces) for form in forms]
+        every = [form for forms in models.values() for form in forms]
+        # First what all are compared by: the rest takes an hour, and may be done later.
+        for form in every:
+            examiner.examine(form, pieces[:1])
+        judged = [_judge(form, examiner, pieces) for form in every]
         for model, forms in models.items():
             speeds[model] = measure_speed(
                 [form for form in forms if form.weights in (HALF, MIXED, LARGER)],

@@ -34,7 +34,7 @@ CONFIGURATIONS: Mapping[str, ClassificationOptions] = {
     "LoRA r=8": ClassificationOptions(r=8, alpha=16),
     FULL: ClassificationOptions(method="full", learning_rate=1.5e-4, layer_decay=0.9),
     CONSISTENT: ClassificationOptions(
-        method="full", learning_rate=1.5e-4, layer_decay=0.9, consistency=2.0
+        method="full", learning_rate=1.5e-4, layer_decay=0.9, consistency=2.0, epochs=5
     ),
     "LoRA r=4, query and value": ClassificationOptions(r=4, alpha=8, targets=_QUERY_VALUE),
     "LoRA r=8, query and value": ClassificationOptions(r=8, alpha=16, targets=_QUERY_VALUE),
