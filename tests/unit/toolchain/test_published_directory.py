@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from edgelora.toolchain import published_directory as module
-from edgelora.toolchain.published_directory import published_directory, restore_interrupted
+from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.published_directory import (
+    published_directory,
+    published_file,
+    restore_interrupted,
+)
 
 
 @pytest.fixture(params=["exchange", "renames"], autouse=True)
@@ -97,3 +102,48 @@ def test_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "file").read_text() == "second"
     assert (tmp_path / "elsewhere" / "file").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "out"]
+
+
+@pytest.mark.parametrize("publish", [published_directory, published_file])
+def test_two_at_once_into_the_same_place_are_refused(tmp_path: Path, publish) -> None:
+    with publish(tmp_path / "out") as partial:
+        with pytest.raises(ToolchainError, match="another process writes 'out'"):
+            publish(tmp_path / "out").__enter__()
+        assert partial.exists()
+    assert (tmp_path / "out").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("publish", [published_directory, published_file])
+@pytest.mark.parametrize("left", ["file", "directory", "link", "broken link"])
+def test_whatever_lies_in_the_way_of_a_partial_one_is_removed_and_no_link_followed(
+    tmp_path: Path, publish, left: str
+) -> None:
+    other, partial = tmp_path / "other", tmp_path / ".out.partial"
+    other.write_text("kept")
+    match left:
+        case "file":
+            partial.write_text("half")
+        case "directory":
+            (partial / "half").mkdir(parents=True)
+        case _:
+            partial.symlink_to(other if left == "link" else tmp_path / "nowhere")
+    with publish(tmp_path / "out") as path:
+        if path.is_file():
+            path.write_text("new")
+    assert other.read_text() == "kept"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out"]
+
+
+def test_a_link_that_leads_nowhere_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to(tmp_path / "nowhere")
+    with published_directory(tmp_path / "out") as directory:
+        (directory / "file").write_text("new")
+    assert (tmp_path / "out" / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("place", [".", ".."])
+def test_a_place_without_a_name_is_refused(place: str) -> None:
+    with pytest.raises(ToolchainError, match="needs a name"):
+        published_directory(Path(place)).__enter__()
