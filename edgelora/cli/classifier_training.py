@@ -10,9 +10,10 @@ import click
 
 from edgelora.cli.output import progress_console
 from edgelora.toolchain.classification.fit import FitInterrupted
-from edgelora.toolchain.classification.options import ClassificationOptions
+from edgelora.toolchain.classification.options import MAX_EPOCHS, ClassificationOptions
 from edgelora.toolchain.classification.report import ClassifierReport
 from edgelora.toolchain.classification.train import ClassificationJob, train
+from edgelora.toolchain.errors import ToolchainError
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
@@ -45,6 +46,8 @@ def train_one(
     if "r" in settings:
         settings.setdefault("alpha", 2.0 * settings["r"])
     if "epochs" in settings:
+        if not 0 <= settings["epochs"] <= MAX_EPOCHS:
+            raise ToolchainError(f"epochs must be from 1 to {MAX_EPOCHS}")
         settings["epochs"] = round(settings["epochs"])
     options = ClassificationOptions(**settings)
     try:

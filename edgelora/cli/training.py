@@ -14,6 +14,7 @@ from edgelora.toolchain.exact_match import exact_match
 from edgelora.toolchain.rank_plan import DEFAULT_BUDGET, DEFAULT_RANKS, RankPlan
 from edgelora.toolchain.train import TrainingJob, train, unfinished_run
 from edgelora.toolchain.training_options import TrainingOptions
+from edgelora.toolchain.training_output import check_replaced
 from edgelora.toolchain.training_report import TrainingReport
 
 _INTERRUPTED = 130
@@ -81,8 +82,8 @@ def train_demos(
             raise CliError(
                 f"there is no demo adapter {name}: choose all, or one of {', '.join(DEMO_ADAPTERS)}"
             )
-        if (output / name).exists() and not replace:
-            raise CliError(f"{output / name} exists: give --replace, or another --output")
+        if (output / name).exists():
+            check_replaced(output / name, (), replace=replace)
     reports = {}
     for name in names:
         progress_console().print(f"Demo adapter {name}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from edgelora.toolchain.chat_shapes import Conversation as Conversation
 from edgelora.toolchain.chat_shapes import conversation_of
-from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.errors import ToolchainError, refusing
 
 IGNORED = -100
 """Label of a token that carries no loss."""
@@ -40,20 +40,32 @@ def read_conversations(path: Path) -> list[Conversation]:
 
 def read_numbered(path: Path) -> list[tuple[int, Conversation]]:
     """As `read_conversations`, each with the line it begins in, from 1."""
+    return numbered(read_data_file(path), path.name)
+
+
+def read_data_file(path: Path) -> bytes:
+    """The bytes of a data file. Whoever wants their hash too takes it of these: read a second
+    time, a pipe is empty and a file may be another. Raises ToolchainError."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise ToolchainError(f"data file {path.name!r} not found: check its path") from error
     except IsADirectoryError as error:
         raise ToolchainError(f"{path.name!r} is a directory: give a JSONL file") from error
+
+
+def numbered(data: bytes, name: str) -> list[tuple[int, Conversation]]:
+    """As `read_numbered`, of the bytes of a file of that name."""
+    try:
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ToolchainError(f"{path.name} is not UTF-8 text: save it as UTF-8") from error
-    entries = _array(text, path.name) if text.lstrip().startswith("[") else _lines(text, path.name)
+        raise ToolchainError(f"{name} is not UTF-8 text: save it as UTF-8") from error
+    entries = _array(text, name) if text.lstrip().startswith("[") else _lines(text, name)
     conversations = [
-        (line, conversation_of(entry, f"{path.name}, line {line}")) for line, entry in entries
+        (line, conversation_of(entry, f"{name}, line {line}")) for line, entry in entries
     ]
     if not conversations:
-        raise ToolchainError(f"{path.name} holds no examples: add one JSON object a line")
+        raise ToolchainError(f"{name} holds no examples: add one JSON object a line")
     return conversations
 
 
@@ -68,7 +80,7 @@ def encode(conversation: Conversation, tokenizer: Any, *, max_tokens: int, where
 
     A turn is tokenised on its own after the prompt it answers, exactly as it is when serving; its
     end-of-turn token carries loss, what the template writes after that does not.
-    Raises ToolchainError when it is longer than `max_tokens`.
+    Raises ToolchainError when it is longer than `max_tokens`, and when the template refuses it.
     """
     token_ids: list[int] = []
     labels: list[int] = []
@@ -76,10 +88,11 @@ def encode(conversation: Conversation, tokenizer: Any, *, max_tokens: int, where
     for index, message in enumerate(conversation):
         if message["role"] != "assistant":
             continue
-        prompt = tokenizer.apply_chat_template(
-            conversation[:index], tokenize=False, add_generation_prompt=True
-        )
-        whole = tokenizer.apply_chat_template(conversation[: index + 1], tokenize=False)
+        with refusing(f"{where}: the model's chat template refuses these roles in this order"):
+            prompt = tokenizer.apply_chat_template(
+                conversation[:index], tokenize=False, add_generation_prompt=True
+            )
+            whole = tokenizer.apply_chat_template(conversation[: index + 1], tokenize=False)
         if not (prompt.startswith(rendered) and whole.startswith(prompt)):
             raise ToolchainError("the model's chat template rewrites earlier turns: not supported")
         answer, end, rest = whole[len(prompt) :].rpartition(tokenizer.eos_token)

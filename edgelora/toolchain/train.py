@@ -6,14 +6,12 @@ serves in its place under pressure.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.lora_model import load_tokenizer
 from edgelora.toolchain.probe_file import PROBE_FILE, write_probe
-from edgelora.toolchain.published_directory import published_directory
 from edgelora.toolchain.router_card import routed_text, write_card_of
 from edgelora.toolchain.training_card import write_card, write_report
 from edgelora.toolchain.training_data import TrainingData, read_training_data
@@ -21,6 +19,8 @@ from edgelora.toolchain.training_hardware import choose_hardware
 from edgelora.toolchain.training_job import TrainingJob as TrainingJob
 from edgelora.toolchain.training_memory import TrainingSize, free_bytes, is_out_of_memory
 from edgelora.toolchain.training_options import BASE_TRAINING_TOKENS, TrainingOptions, data_share
+from edgelora.toolchain.training_output import training_output
+from edgelora.toolchain.training_output import unfinished_run as unfinished_run
 from edgelora.toolchain.training_quality import measure_versions
 from edgelora.toolchain.training_ranks import copy_probe
 from edgelora.toolchain.training_record import record_of
@@ -49,31 +49,14 @@ def train(
     run out, or when `output` or an unfinished run is there and neither `replace` nor `resume` says
     what to do. Ctrl-C leaves the checkpoints alone behind.
     """
-    if output.exists() and not replace:
-        raise ToolchainError(
-            f"output {output.name!r} exists: choose another, or replace it with --replace"
-        )
-    unfinished = unfinished_run(output)
-    if unfinished.exists() and not resume:
-        if not replace:
-            raise ToolchainError(
-                f"an unfinished training of {output.name!r} is there: go on with --resume, or "
-                "start over with --replace"
-            )
-        shutil.rmtree(unfinished)
     # Imported only now: the demo adapters are trained without pictures.
     from edgelora.toolchain.training_charts import draw_training
 
-    with published_directory(output) as directory:
-        report = train_into(job, options, directory, checkpoints=unfinished)
-        write_report(report, directory, draw_training(report, directory))
-    shutil.rmtree(unfinished, ignore_errors=True)
+    inputs = (job.train_file, job.test_file)
+    with training_output(output, inputs, replace=replace, resume=resume) as places:
+        report = train_into(job, options, places.result, checkpoints=places.checkpoints)
+        write_report(report, places.result, draw_training(report, places.result))
     return report
-
-
-def unfinished_run(output: Path) -> Path:
-    """Where the checkpoints of a training lie until it is done."""
-    return output.with_name(f".{output.name}.training")
 
 
 def train_into(
@@ -88,13 +71,15 @@ def train_into(
         job.train_file,
         job.test_file,
         tokenizer,
-        max_tokens=options.max_example_tokens,
+        max_tokens=min(options.max_example_tokens, base.max_context_tokens),
         held_out_share=job.held_out_share,
         seed=options.seed,
     )
     if options.early_stop and not data.test:
         raise ToolchainError("early stopping needs test data: give --test-data, or --held-out")
-    base_tokens = job.base_training_tokens or BASE_TRAINING_TOKENS.get(base.name)
+    base_tokens = job.base_training_tokens
+    if base_tokens is None:
+        base_tokens = BASE_TRAINING_TOKENS.get(base.name)
     share = data_share(
         data.train_tokens, base_tokens, force=options.force, base_parameters=base.num_parameters
     )

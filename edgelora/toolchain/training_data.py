@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgelora.toolchain.chat_data import Conversation, Example, encode, read_numbered
+from edgelora.toolchain.chat_data import Conversation, Example, encode, numbered, read_data_file
 from edgelora.toolchain.errors import ToolchainError
+
+MAX_HELD_OUT_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +52,21 @@ def read_training_data(
     for measuring; at least one example when it is above 0. Raises ToolchainError naming file and
     line of the first example that can not be used.
     """
-    train = _rendered(train_file, tokenizer, max_tokens)
-    test = _rendered(test_file, tokenizer, max_tokens) if test_file else []
+    if not 0 <= held_out_share <= MAX_HELD_OUT_SHARE:
+        raise ToolchainError(f"the held-out share must be from 0 to {MAX_HELD_OUT_SHARE}")
+    if not tokenizer.chat_template:
+        raise ToolchainError("the model has no chat template to write conversations with")
+    train, train_sha256 = _rendered(train_file, tokenizer, max_tokens)
+    test, test_sha256 = _rendered(test_file, tokenizer, max_tokens) if test_file else ([], None)
     if test_file is None and held_out_share > 0:
         train, test = _split(train, held_out_share, seed, train_file.name)
     return TrainingData(
         train=[example for _, example in train],
         train_conversations=[conversation for conversation, _ in train],
-        train_sha256=sha256_of(train_file),
+        train_sha256=train_sha256,
         test=[example for _, example in test],
         test_conversations=[conversation for conversation, _ in test],
-        test_sha256=sha256_of(test_file) if test_file else None,
+        test_sha256=test_sha256,
         held_out_share=0.0 if test_file else held_out_share,
     )
 
@@ -71,11 +77,16 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _rendered(path: Path, tokenizer: Any, max_tokens: int) -> list[tuple[Conversation, Example]]:
-    return [
+def _rendered(
+    path: Path, tokenizer: Any, max_tokens: int
+) -> tuple[list[tuple[Conversation, Example]], str]:
+    """The examples of a file, and its sha256."""
+    data = read_data_file(path)
+    pairs = [
         (one, encode(one, tokenizer, max_tokens=max_tokens, where=f"{path.name}, line {line}"))
-        for line, one in read_numbered(path)
+        for line, one in numbered(data, path.name)
     ]
+    return pairs, hashlib.sha256(data).hexdigest()
 
 
 def _split(

@@ -8,13 +8,19 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
+from edgelora.adapter_format.config_parser import MAX_ALPHA
 from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.seed import check_seed
 from services.chassis.base_model import BaseModel
 
 MAX_EPOCHS = 3.0
 MAX_DATA_SHARE = 0.03
 """Most training tokens, as a share of the tokens the base model was trained on."""
 MAX_RANK = 256
+MAX_COUNTED_EPOCHS = 1e9
+"""Even with `force`: so that steps can be counted."""
+MAX_LEARNING_RATE = 1000.0
+MAX_THREADS = 1024
 ALL_LINEAR = "all-linear"
 BASE_TRAINING_TOKENS = {"smollm2-135m-instruct": 2_000_000_000_000}
 """Tokens a base model was trained on, where its authors published it (arXiv:2502.02737)."""
@@ -72,8 +78,10 @@ class TrainingOptions:
             raise ToolchainError(f"r is {self.r}: the rank must be 1 to {MAX_RANK}")
         if self.alpha is None:
             raise ToolchainError("alpha is missing: give the LoRA alpha, often twice the rank")
-        if not (math.isfinite(self.alpha) and self.alpha > 0):
-            raise ToolchainError(f"alpha is {self.alpha}: it must be a positive number")
+        if not 0 < self.alpha <= MAX_ALPHA:
+            raise ToolchainError(
+                f"alpha is {self.alpha}: it must be a positive number of at most {MAX_ALPHA:g}"
+            )
         if not self.targets:
             raise ToolchainError(f"targets is empty: give module names or {ALL_LINEAR!r}")
         if self.targets != (ALL_LINEAR,):
@@ -85,21 +93,23 @@ class TrainingOptions:
                     )
         if not 0 <= self.dropout < 1:
             raise ToolchainError(f"dropout is {self.dropout}: it must be 0 or more and below 1")
-        if not (math.isfinite(self.epochs) and self.epochs > 0):
+        if not 0 < self.epochs <= MAX_COUNTED_EPOCHS:
             raise ToolchainError(f"epochs is {self.epochs}: it must be a positive number")
         if self.epochs > MAX_EPOCHS and not self.force:
             raise ToolchainError(
                 f"epochs is {self.epochs:g}, at most {MAX_EPOCHS:g} keep the base's knowledge: "
                 "lower it, or use --force"
             )
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ToolchainError("learning_rate must be a positive number")
+        if not 0 < self.learning_rate <= MAX_LEARNING_RATE:
+            raise ToolchainError(
+                f"learning_rate must be a positive number of at most {MAX_LEARNING_RATE:g}"
+            )
         if not 0 <= self.warmup_share < 1:
             raise ToolchainError("warmup_share must be 0 or more and below 1")
         if self.batch_tokens < 1 or self.max_example_tokens < 2:
             raise ToolchainError("batch_tokens and max_example_tokens must be positive")
-        if self.threads is not None and self.threads < 1:
-            raise ToolchainError("threads must be at least 1")
+        check_seed(self.seed)
+        check_threads(self.threads)
         if self.early_stop is not None and self.early_stop < 1:
             raise ToolchainError("early_stop must be at least 1 measurement")
         if self.measurements_per_epoch < 1 or self.checkpoint_steps < 1:
@@ -120,6 +130,12 @@ class TrainingOptions:
         """The same run at another rank, with the same scaling."""
         alpha = self.scaling * (math.sqrt(r) if self.use_rslora else r)
         return dataclasses.replace(self, r=r, alpha=alpha)
+
+
+def check_threads(threads: int | None) -> None:
+    """Raises ToolchainError for a number of threads that no machine runs well."""
+    if threads is not None and not 1 <= threads <= MAX_THREADS:
+        raise ToolchainError(f"threads must be from 1 to {MAX_THREADS}")
 
 
 def data_share(

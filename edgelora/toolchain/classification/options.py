@@ -7,9 +7,18 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
+from edgelora.adapter_format.config_parser import MAX_ALPHA
 from edgelora.toolchain.errors import ToolchainError
-from edgelora.toolchain.training_options import ALL_LINEAR, MAX_RANK
+from edgelora.toolchain.seed import check_seed
+from edgelora.toolchain.training_options import (
+    ALL_LINEAR,
+    MAX_LEARNING_RATE,
+    MAX_RANK,
+    check_threads,
+)
 
+MAX_EPOCHS = 1000
+"""All batches are drawn before the first step."""
 Method = Literal["lora", "full", "probe"]
 """What is trained besides the head: LoRA factors, every weight, or nothing."""
 
@@ -62,9 +71,14 @@ class ClassificationOptions:
         """
         if not 1 <= self.r <= MAX_RANK:
             raise ToolchainError(f"r is {self.r}: the rank must be 1 to {MAX_RANK}")
-        for name in ("alpha", "learning_rate", "head_learning_rate", "head_scale"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ToolchainError(f"{name} must be a positive number")
+        for name, most in (
+            ("alpha", MAX_ALPHA),
+            ("learning_rate", MAX_LEARNING_RATE),
+            ("head_learning_rate", MAX_LEARNING_RATE),
+            ("head_scale", MAX_ALPHA),
+        ):
+            if not 0 < getattr(self, name) <= most:
+                raise ToolchainError(f"{name} must be a positive number of at most {most:g}")
         if not self.targets:
             raise ToolchainError(f"targets is empty: give module names or {ALL_LINEAR!r}")
         for target in self.targets:
@@ -88,5 +102,7 @@ class ClassificationOptions:
                 raise ToolchainError(f"{name} must be at least 1")
         if self.max_tokens < 3:
             raise ToolchainError("max_tokens must be at least 3")
-        if self.threads is not None and self.threads < 1:
-            raise ToolchainError("threads must be at least 1")
+        if self.epochs > MAX_EPOCHS:
+            raise ToolchainError(f"epochs must be at most {MAX_EPOCHS}")
+        check_seed(self.seed)
+        check_threads(self.threads)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from dataclasses import replace as replace_fields
@@ -43,10 +42,10 @@ from edgelora.toolchain.classification.scope import (
     tune_rule,
 )
 from edgelora.toolchain.errors import ToolchainError
-from edgelora.toolchain.published_directory import published_directory
 from edgelora.toolchain.router_card import write_card_of
 from edgelora.toolchain.train import prepared_base
 from edgelora.toolchain.training_checkpoint import CheckpointFile
+from edgelora.toolchain.training_output import TrainingPlaces, training_output
 from services.chassis.base_model import BaseModel
 
 
@@ -137,18 +136,14 @@ def train(
     Raises ToolchainError for unusable data or settings, or when `output` or an unfinished run is
     there and neither `replace` nor `resume` says what to do. Ctrl-C leaves the checkpoint alone.
     """
-    if output.exists() and not replace:
-        raise ToolchainError(
-            f"output {output.name!r} exists: choose another, or replace it with --replace"
-        )
-    unfinished = output.with_name(f".{output.name}.training")
-    if unfinished.exists() and not resume:
-        if not replace:
-            raise ToolchainError(
-                f"an unfinished training of {output.name!r} is there: go on with --resume, or "
-                "start over with --replace"
-            )
-        shutil.rmtree(unfinished)
+    inputs = (job.train_file, job.validation_file, job.test_file)
+    with training_output(output, inputs, replace=replace, resume=resume) as places:
+        return _train_into(job, options, places)
+
+
+def _train_into(
+    job: ClassificationJob, options: ClassificationOptions, places: TrainingPlaces
+) -> ClassifierReport:
     base = prepared_encoder(job.model_directory)
     options.check(base.targets)
     data = read_data(
@@ -160,7 +155,7 @@ def train(
     )
     tokenizer = load_tokenizer(job.model_directory, options.max_tokens)
     checkpoint = CheckpointFile(
-        unfinished / "state.pt",
+        places.checkpoints / "state.pt",
         {
             "base_model": base.digest,
             "training_data": hashlib.sha256(job.train_file.read_bytes()).hexdigest(),
@@ -168,22 +163,19 @@ def train(
             "settings": json.dumps(asdict(replace_fields(options, threads=None, max_scope_loss=0))),
         },
     )
-    with published_directory(output) as directory:
-        if job.mean_of:
-            trained = mean_classifier(data, options, job, base)
-        else:
-            trained = train_classifier(
-                data,
-                options,
-                job.model_directory,
-                base.name,
-                tokenizer,
-                job.out_of_scope,
-                checkpoint,
-            )
-        report = write_classifier(trained, data, options, job, base, tokenizer, directory)
-    shutil.rmtree(unfinished, ignore_errors=True)
-    return report
+    if job.mean_of:
+        trained = mean_classifier(data, options, job, base)
+    else:
+        trained = train_classifier(
+            data,
+            options,
+            job.model_directory,
+            base.name,
+            tokenizer,
+            job.out_of_scope,
+            checkpoint,
+        )
+    return write_classifier(trained, data, options, job, base, tokenizer, places.result)
 
 
 def write_classifier(

@@ -14,7 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from edgelora.toolchain.chat_data import Conversation, read_conversations
+from edgelora.toolchain.chat_data import Conversation, numbered
 from edgelora.toolchain.demo_data import business_email, recipes, tutor
 from edgelora.toolchain.errors import ToolchainError, refusing
 from edgelora.toolchain.model_source import ModelSource, TokenizerFiles
@@ -46,7 +46,7 @@ def read_text(path: Path, model: ModelSource) -> CalibrationText:
     except UnicodeDecodeError as error:
         raise ToolchainError(f"{path.name} is not UTF-8 text: save it as UTF-8") from error
     if path.suffix == ".jsonl":
-        text = _rendered(read_conversations(path), model.tokenizer)
+        text = _rendered([one for _, one in numbered(data, path.name)], model.tokenizer)
     return CalibrationText(path.name, hashlib.sha256(data).hexdigest(), encode(text, model))
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgelora.toolchain.errors import ToolchainError
+from edgelora.toolchain.seed import check_seed
 
 MAX_INPUTS = 1000
 _UNITS = {"MB": 1e6, "GB": 1e9, "MiB": 2.0**20, "GiB": 2.0**30}
-_BUDGET = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(b|MB|GB|MiB|GiB)")
+_BUDGET = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(b|MB|GB|MiB|GiB)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class QuantisationOptions:
         for name in ("sensitivity_inputs", "held_out_inputs"):
             if not 1 <= getattr(self, name) <= MAX_INPUTS:
                 raise ToolchainError(f"{name} must be from 1 to {MAX_INPUTS}")
+        check_seed(self.seed)
         budget = self.size_budget
         if budget is not None and not 0 < budget.bytes_of(8) < math.inf:
             raise ToolchainError("the size budget must be a positive number")
