@@ -108,7 +108,8 @@ def encode(conversation: Conversation, tokenizer: Any, *, max_tokens: int, where
     length = max(index for index, label in enumerate(labels) if label != IGNORED) + 1
     if length > max_tokens:
         raise ToolchainError(
-            f"{where} has {length} tokens, the limit is {max_tokens}: shorten it or raise the limit"
+            f"{where} has {length} tokens, the limit is {max_tokens}: shorten it, or raise "
+            "the limit up to the model's context"
         )
     return Example(token_ids[:length], labels[:length])
 

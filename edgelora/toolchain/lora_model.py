@@ -106,7 +106,9 @@ def adapter_tensors(model: Any) -> dict[str, torch.Tensor]:
 def set_adapter_tensors(model: Any, tensors: dict[str, torch.Tensor]) -> None:
     """Puts such factors back."""
     if set_peft_model_state_dict(model, tensors).unexpected_keys:
-        raise ToolchainError("the saved adapter does not fit the model it was trained on")
+        raise ToolchainError(
+            "the saved adapter does not fit the model it was trained on: start over with --replace"
+        )
 
 
 def with_adapter(model: Any, directory: Path) -> Any:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgelora.adapter_format.card import (
-    FILE,
-    MAX_DESCRIPTION_CHARS,
-    MAX_EXAMPLE_CHARS,
-    MAX_EXAMPLES,
-    parse_card,
-)
+from edgelora.adapter_format.card import FILE, parse_card
+from edgelora.toolchain.card_words import card_bytes, fitting_examples
 from edgelora.toolchain.chat_data import Conversation
 
 
@@ -36,17 +30,11 @@ def write_routing_card(
 def write_card_of(directory: Path, description: str, prompts: Sequence[str]) -> list[str]:
     """Describes an adapter by prompts, spread evenly over those given; returns the ones it quotes.
 
-    Those that are blank or too long are left out; without any, no card is written.
+    Those that no card may hold are left out; without any, no card is written.
     """
-    fitting = [
-        text for text in dict.fromkeys(prompts) if text.strip() and len(text) <= MAX_EXAMPLE_CHARS
-    ]
-    count = min(MAX_EXAMPLES, len(fitting))
-    examples = [fitting[index * len(fitting) // count] for index in range(count)]
-    if not examples:
-        return []
-    card = {"description": description[:MAX_DESCRIPTION_CHARS], "examples": examples}
-    data = (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode()
-    parse_card(data)
-    (directory / FILE).write_bytes(data)
+    examples = fitting_examples(description, prompts)
+    if examples:
+        data = card_bytes(description, examples)
+        parse_card(data)
+        (directory / FILE).write_bytes(data)
     return examples

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from edgelora.toolchain.card_words import check_card_words
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.lora_model import load_tokenizer
 from edgelora.toolchain.probe_file import PROBE_FILE, write_probe
@@ -63,6 +64,7 @@ def train_into(
     job: TrainingJob, options: TrainingOptions, directory: Path, *, checkpoints: Path | None = None
 ) -> TrainingReport:
     """As `train`, into an existing directory, file by file, without report.md and pictures."""
+    check_card_words(job.name, job.description, job.licence, job.permissions, job.examples)
     base = prepared_base(job.model_directory)
     options.check(base.targets)
     job.ranks.check(options.r, options.parameters_of_one_rank(base))

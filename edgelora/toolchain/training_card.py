@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from edgelora.toolchain.card_words import plain_line, quoted_lines, yaml_text
 from edgelora.toolchain.training_report import RankFacts, TrainingReport
 
 CARD_FILE = "README.md"
@@ -24,12 +25,12 @@ def write_card(
         "---",
         f"base_model: {adapter.base_model}",
         "library_name: peft",
-        f"license: {adapter.licence}",
+        f"license: {yaml_text(adapter.licence)}",
         "---",
         "",
-        f"# {adapter.name}",
+        f"# {plain_line(adapter.name)}",
         "",
-        description,
+        plain_line(description),
         "",
         "| | |",
         "|---|---|",
@@ -43,8 +44,8 @@ def write_card(
         f"| training | {run.epochs:g} epochs, {run.steps} steps, peak learning rate "
         f"{run.learning_rate:g} ({run.schedule}), seed {run.seed}, {run.precision}, "
         f"{run.wall_seconds:.0f} s on {run.threads} threads |",
-        f"| licence | {adapter.licence} |",
-        f"| permissions | {', '.join(adapter.permissions)} |",
+        f"| licence | {plain_line(adapter.licence)} |",
+        f"| permissions | {plain_line(', '.join(adapter.permissions))} |",
     ]
     if report.held_out_loss:
         lines.append(
@@ -58,7 +59,7 @@ def write_card(
         lines += ["", *_rank_table(report)]
     if examples:
         lines += ["", "Prompts it is meant for:", ""]
-        lines += [f"> {' '.join(example.split())}\n" for example in examples]
+        lines += quoted_lines(examples)
     lines += ["", "The whole record is in `report.json`.", ""]
     (directory / CARD_FILE).write_text("\n".join(lines), encoding="utf-8")
 
@@ -89,7 +90,7 @@ def write_report(report: TrainingReport, directory: Path, pictures: list[str]) -
         + ("" if run.threads == 2 else f", scaled from the {run.threads} it had"),
         "packages": ", ".join(f"{name} {version}" for name, version in report.versions.items()),
     }
-    lines = [f"# Training of {adapter.name}", "", "| | |", "|---|---|"]
+    lines = [f"# Training of {plain_line(adapter.name)}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in settings.items()]
     lines += ["", "## Quality by rank", "", *_rank_table(report), ""]
     lines += [f"![{picture}]({picture})\n" for picture in pictures]

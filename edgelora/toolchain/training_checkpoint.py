@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ from edgelora.toolchain.errors import ToolchainError, refusing
 
 State = dict[str, Any]
 """Tensors, numbers, texts, and lists and dictionaries of them."""
+
+
+def refusing_damaged() -> AbstractContextManager[None]:
+    """Turns whatever a state that is not what was saved brings about into a ToolchainError."""
+    return refusing("the checkpoint of the unfinished run is damaged: start over with --replace")
 
 
 class CheckpointFile:
@@ -33,15 +39,17 @@ class CheckpointFile:
         """
         if not self._path.is_file():
             return None
-        with refusing("the checkpoint of the unfinished run is damaged: start over with --replace"):
+        with refusing_damaged():
             # Tensors and plain values: nothing in the file is run.
             state: State = torch.load(self._path, map_location="cpu", weights_only=True)
-            identity = state.pop("identity")
-        differing = [
-            name.replace("_", " ")
-            for name in {**identity, **self._identity}
-            if identity.get(name) != self._identity.get(name)
-        ]
+            identity = dict(state.pop("identity"))
+            differing = [
+                name.replace("_", " ")
+                for name, value in self._identity.items()
+                if identity.get(name) != value
+            ]
+            if not differing and identity != self._identity:
+                raise ValueError("names of another release")
         if differing:
             raise ToolchainError(
                 f"the unfinished run had another {', '.join(differing)}: give the same again, or "

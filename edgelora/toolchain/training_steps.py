@@ -23,7 +23,7 @@ from edgelora.toolchain.evaluation import assistant_loss, held_out_loss, pad
 from edgelora.toolchain.interruption import Interruption
 from edgelora.toolchain.lora_model import adapter_tensors, set_adapter_tensors
 from edgelora.toolchain.progress import progress_bar
-from edgelora.toolchain.training_checkpoint import CheckpointFile, State
+from edgelora.toolchain.training_checkpoint import CheckpointFile, State, refusing_damaged
 from edgelora.toolchain.training_hardware import Hardware
 from edgelora.toolchain.training_options import TrainingOptions
 from edgelora.toolchain.training_pace import Pace
@@ -104,7 +104,8 @@ def fit(
     best: dict[str, torch.Tensor] | None = None
     state = checkpoint.load() if checkpoint else None
     if state is not None:
-        best = _restore(state, run, model, optimizer)
+        with refusing_damaged():
+            best = _restore(state, run, model, optimizer)
         if run.is_over:
             return _finished(run, model, best)
         say(f"Going on after step {run.step} of {run.steps}")

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from edgelora.adapter_format.config import NO_TARGETS
 from edgelora.adapter_format.head import FILE as HEAD_FILE
 from edgelora.adapter_format.head import HeadSettings, ScopeRule, parse_head
+from edgelora.error_tree import AdapterRejectedError
 from edgelora.toolchain.classification.model import EncoderClassifier
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.lora_model import CONFIG_FILE, WEIGHTS_FILE
@@ -62,10 +63,26 @@ def mean_weights(directories: Sequence[Path]) -> dict[str, torch.Tensor]:
     return {name: torch.stack([state[name] for state in states]).mean(dim=0) for name in states[0]}
 
 
+def check_labels(labels: tuple[str, ...]) -> None:
+    """Raises ToolchainError for outputs that no head.json may name.
+
+    Else a training would find out at its end.
+    """
+    longest = ScopeRule(label=max(labels, key=len), score="max_probability", threshold=0.123456789)
+    try:
+        parse_head(_head(labels, longest))
+    except AdapterRejectedError as error:
+        raise ToolchainError(f"the labels make no classifier: {error.message}") from error
+
+
 def save_head(directory: Path, labels: tuple[str, ...], rule: ScopeRule | None) -> None:
     """Writes head.json: what the classifier's outputs mean."""
-    settings = HeadSettings(labels=labels, pooling="mean", normalise=True, out_of_scope=rule)
-    document = json.loads(settings.canonical_bytes())
-    data = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+    data = _head(labels, rule)
     parse_head(data)
     (directory / HEAD_FILE).write_bytes(data)
+
+
+def _head(labels: tuple[str, ...], rule: ScopeRule | None) -> bytes:
+    settings = HeadSettings(labels=labels, pooling="mean", normalise=True, out_of_scope=rule)
+    document = json.loads(settings.canonical_bytes())
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()

@@ -27,7 +27,7 @@ from edgelora.toolchain.classification.options import ClassificationOptions
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.interruption import Interruption
 from edgelora.toolchain.progress import progress_bar
-from edgelora.toolchain.training_checkpoint import CheckpointFile, State
+from edgelora.toolchain.training_checkpoint import CheckpointFile, State, refusing_damaged
 
 _CURVE_POINTS = 40
 _SORTED_BATCHES = 16
@@ -94,7 +94,8 @@ def fit(
     ]
     run = Fit()
     if state is not None:
-        _restore(state, run, optimizer, trained, average)
+        with refusing_damaged():
+            _restore(state, run, optimizer, trained, average)
     curve_steps = max(1, len(batches) // _CURVE_POINTS)
     model.train()
     with progress_bar("Training", len(batches)) as bar, Interruption() as interruption:

@@ -11,6 +11,7 @@ may be missing.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections import Counter
@@ -50,6 +51,8 @@ class ClassificationData:
     """May be empty."""
     labels: tuple[str, ...]
     """Those of the training texts, sorted; without the one of the texts that belong to none."""
+    train_sha256: str
+    """Of the training file's bytes."""
 
 
 def read_data(
@@ -65,11 +68,14 @@ def read_data(
     `out_of_scope`: the label that stands for none. Raises ToolchainError that names the file and
     the line, and no text.
     """
-    splits = _read_splits(train, out_of_scope)
+    content = _bytes(train)
+    splits = _splits(content, train.name, out_of_scope)
     for name, path in (("val", validation), ("test", test)):
         if path is not None:
             splits[name] = [
-                one for texts in _read_splits(path, out_of_scope).values() for one in texts
+                one
+                for texts in _splits(_bytes(path), path.name, out_of_scope).values()
+                for one in texts
             ]
     if not splits.get("val"):
         splits["train"], splits["val"] = _hold_out(splits["train"], seed)
@@ -91,25 +97,33 @@ def read_data(
         validation=tuple(splits["val"]),
         test=tuple(splits.get("test", ())),
         labels=labels,
+        train_sha256=hashlib.sha256(content).hexdigest(),
     )
 
 
-def _read_splits(path: Path, out_of_scope: str) -> dict[str, list[LabelledText]]:
+def _bytes(path: Path) -> bytes:
     try:
-        content = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ToolchainError(f"{path.name} can not be read as text in UTF-8") from error
+        return path.read_bytes()
+    except OSError as error:
+        raise ToolchainError(f"{path.name} can not be read") from error
+
+
+def _splits(data: bytes, name: str, out_of_scope: str) -> dict[str, list[LabelledText]]:
+    try:
+        content = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ToolchainError(f"{name} can not be read as text in UTF-8") from error
     if not content.strip():
-        raise ToolchainError(f"{path.name} is empty: give a text a line")
+        raise ToolchainError(f"{name} is empty: give a text a line")
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
         document = None  # more than one line, most likely
     if isinstance(document, dict) and "train" in document:
-        return _clinc_splits(document, path.name, out_of_scope)
+        return _clinc_splits(document, name, out_of_scope)
     return {
         "train": [
-            _text_of_line(line, f"{path.name}, line {number}", out_of_scope)
+            _text_of_line(line, f"{name}, line {number}", out_of_scope)
             # At line breaks alone: other separators may stand inside JSON's texts.
             for number, line in enumerate(content.split("\n"), start=1)
             if line.strip()

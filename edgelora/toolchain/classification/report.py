@@ -14,6 +14,7 @@ from typing import Any, Self
 import torch
 
 from edgelora.adapter_format.head import ScopeRule
+from edgelora.toolchain.card_words import plain_line, quoted_lines, yaml_text
 from edgelora.toolchain.classification.labelled_text import ClassificationData, LabelledText
 from edgelora.toolchain.classification.model import EncoderClassifier
 from edgelora.toolchain.classification.options import ClassificationOptions
@@ -132,12 +133,12 @@ def write_card(
         f"base_model: {report.base_model}",
         "library_name: peft",
         "pipeline_tag: text-classification",
-        f"license: {report.licence}",
+        f"license: {yaml_text(report.licence)}",
         "---",
         "",
-        f"# {report.name}",
+        f"# {plain_line(report.name)}",
         "",
-        description,
+        plain_line(description),
         "",
         "| | |",
         "|---|---|",
@@ -148,8 +149,8 @@ def write_card(
         f"| size | {report.weights_bytes / 1e6:.2f} MB |",
         f"| training data | {_texts(report, 'train')} |",
         f"| hash of the data | sha256:{report.train_sha256} |",
-        f"| licence | {report.licence} |",
-        f"| permissions | {', '.join(report.permissions)} |",
+        f"| licence | {plain_line(report.licence)} |",
+        f"| permissions | {plain_line(', '.join(report.permissions))} |",
         *(
             f"| {split.replace('_', ' ')} | {_measure(measure)} |"
             for split, measure in report.measures.items()
@@ -157,7 +158,7 @@ def write_card(
     ]
     if examples:
         lines += ["", "Texts it is meant for:", ""]
-        lines += [f"> {' '.join(example.split())}\n" for example in examples]
+        lines += quoted_lines(examples)
     lines += ["", "The whole record is in `report.json`.", ""]
     (directory / CARD_FILE).write_text("\n".join(lines), encoding="utf-8")
 
@@ -172,14 +173,16 @@ def write_report(report: ClassifierReport, directory: Path, pictures: Sequence[s
         "training data": f"sha256:{report.train_sha256}",
         "out of scope": "no rule"
         if rule is None
-        else ", ".join(f"{name} {value}" for name, value in rule.items() if value is not None),
+        else plain_line(
+            ", ".join(f"{name} {value}" for name, value in rule.items() if value is not None)
+        ),
         **{split.replace("_", " "): _measure(one) for split, one in report.measures.items()},
         **{name.replace("_", " "): str(value) for name, value in report.options.items()},
         "precision": report.precision,
         "time": f"{report.wall_seconds:.0f} s on {report.threads} threads",
         "packages": ", ".join(f"{name} {version}" for name, version in report.versions.items()),
     }
-    lines = [f"# Training of {report.name}", "", "| | |", "|---|---|"]
+    lines = [f"# Training of {plain_line(report.name)}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in settings.items()]
     lines += ["", *(f"![{picture}]({picture})\n" for picture in pictures)]
     (directory / TEXT_FILE).write_text("\n".join(lines), encoding="utf-8")

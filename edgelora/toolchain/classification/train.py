@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,8 +14,14 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from edgelora.adapter_format.head import ScopeRule
+from edgelora.toolchain.card_words import check_card_words
 from edgelora.toolchain.classification.charts import draw_classifier
-from edgelora.toolchain.classification.files import mean_weights, save_classifier, save_head
+from edgelora.toolchain.classification.files import (
+    check_labels,
+    mean_weights,
+    save_classifier,
+    save_head,
+)
 from edgelora.toolchain.classification.fit import Fit, Sample, fit
 from edgelora.toolchain.classification.labelled_text import (
     OUT_OF_SCOPE,
@@ -144,6 +149,7 @@ def train(
 def _train_into(
     job: ClassificationJob, options: ClassificationOptions, places: TrainingPlaces
 ) -> ClassifierReport:
+    check_card_words(job.name, job.description, job.licence, job.permissions, job.examples)
     base = prepared_encoder(job.model_directory)
     options.check(base.targets)
     data = read_data(
@@ -153,12 +159,16 @@ def _train_into(
         out_of_scope=job.out_of_scope,
         seed=options.seed,
     )
+    check_labels(output_names(data, job.out_of_scope))
     tokenizer = load_tokenizer(job.model_directory, options.max_tokens)
     checkpoint = CheckpointFile(
         places.checkpoints / "state.pt",
         {
             "base_model": base.digest,
-            "training_data": hashlib.sha256(job.train_file.read_bytes()).hexdigest(),
+            "training_data": data.train_sha256,
+            # Both decide what of it is trained on, and as what.
+            "validation_data": f"{job.validation_file is not None} {len(data.train)}",
+            "out_of_scope_label": job.out_of_scope,
             # Neither changes what is learnt.
             "settings": json.dumps(asdict(replace_fields(options, threads=None, max_scope_loss=0))),
         },
@@ -202,7 +212,7 @@ def write_classifier(
         mean_of=len(job.mean_of),
         licence=job.licence,
         permissions=job.permissions,
-        train_sha256=hashlib.sha256(job.train_file.read_bytes()).hexdigest(),
+        train_sha256=data.train_sha256,
         loss_curve=trained.run.curve,
         wall_seconds=trained.run.seconds,
     )

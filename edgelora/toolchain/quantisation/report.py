@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 
+from edgelora.toolchain.card_words import plain_line
 from edgelora.toolchain.quantisation.evaluation import Comparison
 
 JSON_FILE = "quantisation.json"
@@ -101,7 +102,8 @@ def _markdown(report: QuantisationReport, pictures: list[str]) -> str:
         "| text | windows | tokens each | sha256 |",
         "|---|---|---|---|",
         *(
-            f"| {one['name']} | {one['windows']} | {one['tokens']} | `{one['sha256']}` |"
+            f"| {plain_line(str(one['name']))} | {one['windows']} | {one['tokens']} "
+            f"| `{one['sha256']}` |"
             for one in report.calibration
         ),
         "",
@@ -122,7 +124,7 @@ def _markdown(report: QuantisationReport, pictures: list[str]) -> str:
         "## How it was made",
         "",
         f"- source: `{report.model_digest}`",
-        *(f"- {name}: {value}" for name, value in report.settings.items()),
+        *(f"- {name}: {plain_line(str(value))}" for name, value in report.settings.items()),
         *(f"- {name} {version}" for name, version in report.versions.items()),
         f"- time: {report.seconds:.0f} s, peak memory: {report.peak_memory_bytes / 1e9:.2f} GB",
         "",

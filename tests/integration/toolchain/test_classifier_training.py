@@ -172,6 +172,12 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_weights(
         train(job(place), OPTIONS, output)
     with pytest.raises(ToolchainError, match="the unfinished run had another settings"):
         train(job(place), replace(OPTIONS, seed=1), output, resume=True)
+    for other, name in (
+        (job(place, validation_file=place / "texts.jsonl"), "validation data"),
+        (job(place, out_of_scope="music"), "validation data, out of scope label"),
+    ):
+        with pytest.raises(ToolchainError, match=f"the unfinished run had another {name}"):
+            train(other, OPTIONS, output, resume=True)
     again = train(job(place), OPTIONS, output, resume=True)
     assert again.weights_sha256 == trained[1].weights_sha256
     assert [path.name for path in tmp_path.iterdir()] == ["again"]
