@@ -17,6 +17,7 @@ EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 _DEBUG = "EDGELORA_DEBUG"
+_MAX_MESSAGE_CHARS = 2000
 
 _COMMANDS = {
     "up": ("edgelora.cli.up", "Start the whole product on this machine."),
@@ -117,8 +118,14 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, status: int) -> int:
+    from edgelora.cli.output import printable
+
+    # Names in it may come from files of others, of any length and with what steers a terminal.
+    line = printable(" ".join(message.split()))
+    if len(line) > _MAX_MESSAGE_CHARS:
+        line = f"{line[:_MAX_MESSAGE_CHARS]} ..."
     with suppress(OSError):  # the terminal may be gone
-        click.echo(f"edgelora: {' '.join(message.split())}", err=True)
+        click.echo(f"edgelora: {line}", err=True)
     return status
 
 

@@ -7,8 +7,8 @@ served is refused for the same reason.
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,17 @@ from edgelora.adapter_format import (
     recognise,
 )
 from edgelora.adapter_format.architecture import DECODER, ENCODER, Architecture
+from edgelora.adapter_format.card import MAX_CARD_BYTES, parse_card
 from edgelora.adapter_format.codec.layout import MAX_RANK
 from edgelora.adapter_format.config import NO_TARGETS
+from edgelora.adapter_format.config_parser import MAX_CONFIG_BYTES
+from edgelora.adapter_format.head import MAX_HEAD_BYTES
 from edgelora.adapter_format.tensor_file import write_tensors
-from edgelora.adapter_upload import FILE_NAMES, HEAD_NAME, OPTIONAL_NAMES, file_sizes
+from edgelora.adapter_upload import CARD_NAME, FILE_NAMES, HEAD_NAME, PROBE_NAME, file_sizes
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.gguf_lora import write_gguf_lora
 from edgelora.toolchain.published_directory import published_directory, published_file
+from services.adapter_store.verification.probes import MAX_PROBE_BYTES, read_probe
 from services.chassis.base_model import (
     DEFAULT_ENCODER_NAME,
     DEFAULT_NAME,
@@ -39,8 +43,8 @@ from services.chassis.base_model import (
     read_object,
 )
 
-_BESIDE = (*OPTIONAL_NAMES, "README.md")
-"""Goes with a PEFT directory as it is."""
+_README = "README.md"
+_MAX_README_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +92,10 @@ def read_local_adapter(directory: Path, base_directory: Path) -> LocalAdapter:
         raise ToolchainError(f"model {base_directory.name}: {error}") from error
     head = None
     if base.is_encoder:
-        head_file = directory / HEAD_NAME
         read = read_encoder_adapter(
             config_data,
             weights_data,
-            head_file.read_bytes() if head_file.is_file() else None,
+            _read(directory / HEAD_NAME, MAX_HEAD_BYTES),
             targets=base.targets,
             num_layers=base.num_layers,
             hidden_size=base.hidden_size,
@@ -120,9 +123,44 @@ def read_local_adapter(directory: Path, base_directory: Path) -> LocalAdapter:
     )
 
 
-def _files(directory: Path) -> tuple[bytes, bytes]:
-    config, weights = ((directory / name).read_bytes() for name in FILE_NAMES)
-    return config, weights
+def _files(directory: Path) -> tuple[bytes, mmap]:
+    """Config and weights; the latter mapped, so that a size that lies takes no memory."""
+    config = _read(directory / FILE_NAMES[0], MAX_CONFIG_BYTES)
+    with (directory / FILE_NAMES[1]).open("rb") as file:
+        return config or b"", mmap(file.fileno(), 0, access=ACCESS_READ)
+
+
+def _read(path: Path, most: int) -> bytes | None:
+    """A file's bytes, no more than one beyond those its reader takes; None when there is none."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return file.read(most + 1)
+
+
+def _beside(adapter: LocalAdapter) -> dict[str, bytes]:
+    """What goes with a PEFT directory as it is. Raises AdapterRejectedError as a node does.
+
+    Who made the directory may have made links of its files: those that are checked can hold
+    nothing else of this machine, and README.md, which is not, goes along as a file alone.
+    """
+    directory = adapter.directory
+    found: dict[str, bytes | None] = {}
+    if (card := _read(directory / CARD_NAME, MAX_CARD_BYTES)) is not None:
+        parse_card(card)
+        found[CARD_NAME] = card
+    if (probe := _read(directory / PROBE_NAME, MAX_PROBE_BYTES)) is not None:
+        read_probe(probe)
+        found[PROBE_NAME] = probe
+    if adapter.head is not None:
+        found[HEAD_NAME] = _read(directory / HEAD_NAME, MAX_HEAD_BYTES)
+    readme = directory / _README
+    if not readme.is_symlink():
+        text = _read(readme, _MAX_README_BYTES)
+        if text is not None and len(text) > _MAX_README_BYTES:
+            raise ToolchainError(f"{_README} is larger than {_MAX_README_BYTES} bytes: shorten it")
+        found[_README] = text
+    return {name: data for name, data in found.items() if data is not None}
 
 
 def export_gguf(
@@ -176,12 +214,12 @@ def export_peft(adapter: LocalAdapter, output: Path, *, force: bool = False) -> 
             raise ToolchainError(f"{output} exists: choose another output")
         if not force:
             raise ToolchainError(f"{output} exists: choose another output, or add --force")
+    beside = _beside(adapter)
     with published_directory(output) as partial:
         (partial / FILE_NAMES[0]).write_text(_peft_config(adapter), encoding="utf-8")
         (partial / FILE_NAMES[1]).write_bytes(write_tensors(_peft_tensors(adapter)))
-        for name in _BESIDE:
-            if (adapter.directory / name).is_file():
-                shutil.copyfile(adapter.directory / name, partial / name)
+        for name, data in beside.items():
+            (partial / name).write_bytes(data)
 
 
 def _peft_config(adapter: LocalAdapter) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -48,11 +49,16 @@ class HiddenStates:
         count = batch.stop - batch.start
         values = np.empty(count * tokens * hidden, dtype=np.float32)
         # Not the file's own position, which threads would share.
-        os.preadv(self._file.fileno(), [values.data], 4 * batch.start * tokens * hidden)
+        read = os.preadv(self._file.fileno(), [values.data], 4 * batch.start * tokens * hidden)
+        if read != values.nbytes:
+            raise OSError(errno.EIO, "the temporary file of the calibration is cut")
         return torch.from_numpy(values).view(count, tokens, hidden)
 
     def write(self, batch: slice, states: Tensor) -> None:
         """Replaces them."""
         _, tokens, hidden = self._shape
-        values = np.ascontiguousarray(states.numpy()).reshape(-1)
-        os.pwritev(self._file.fileno(), [values.data], 4 * batch.start * tokens * hidden)
+        left = np.ascontiguousarray(states.numpy()).data.cast("B")
+        place = 4 * batch.start * tokens * hidden
+        while left:  # a disk that fills up takes a part, and says so when asked again
+            written = os.pwritev(self._file.fileno(), [left], place)
+            left, place = left[written:], place + written

@@ -212,3 +212,41 @@ def test_ranks_and_alphas_of_single_modules_stay(export, adapter, tmp_path):
         )
         configs.append(config)
     assert configs[0] == configs[1]
+
+
+def test_no_link_takes_another_file_of_this_machine_along(export, adapter, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("of this machine")
+    (adapter / "README.md").unlink()
+    for name in ("README.md", "head.json"):
+        (adapter / name).symlink_to(secret)
+    export(adapter, "peft", tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {CONFIG, WEIGHTS, "card.json"}
+    for name in ("card.json", "probe.jsonl"):
+        (adapter / name).unlink(missing_ok=True)
+        (adapter / name).symlink_to(secret)
+        said = export(adapter, "peft", tmp_path / "other", status=1)
+        assert name in said and "of this machine" not in said
+        (adapter / name).unlink()
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("card.json", b"{}", "card.json has to be"),
+        ("probe.jsonl", b"x" * (1 << 20), "the limit is 65536"),
+        ("README.md", b"x" * ((1 << 20) + 1), "larger than"),
+        (CONFIG, b" " * ((1 << 20) + 1), "the limit is 1048576"),
+    ],
+)
+def test_what_goes_along_is_held_to_its_limits(export, adapter, tmp_path, name, data, told):
+    (adapter / name).write_bytes(data)
+    assert told in export(adapter, "peft", tmp_path / "out", status=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_size_that_lies_takes_no_memory(export, adapter, tmp_path):
+    with (adapter / WEIGHTS).open("r+b") as file:
+        file.truncate(1 << 36)
+    assert "belong to none" in export(adapter, "gguf", tmp_path / "out.gguf", status=1)

@@ -230,3 +230,16 @@ def test_a_command_does_not_import_what_it_does_not_need():
         [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ, check=True
     )
     assert done.stdout.rstrip().endswith("[]")
+
+
+def test_names_from_files_of_others_steer_no_terminal_and_fill_none(fails, tmp_path):
+    index = '{"weight_map": {"a": "\\u001b]0;title\\u0007\\u202e' + "x" * 9000 + '"}}'
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "config.json").write_text('{"model_type": "llama"}')
+    (source / "model.safetensors.index.json").write_text(index)
+    # Too long a name for a file at all, and then one that could be.
+    for name in (index, index.replace("x" * 9000, "x" * 90)):
+        (source / "model.safetensors.index.json").write_text(name)
+        said = fails("model", "prepare", str(source), "--name", "other")
+        assert len(said) < 2100 and not {"\x1b", "\x07", "\u202e"} & set(said)

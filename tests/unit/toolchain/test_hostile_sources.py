@@ -66,6 +66,20 @@ def test_length_that_lies_is_refused_before_anything_is_read(tmp_path: Path, dat
         open_gguf(tmp_path / "m.gguf")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        header() + text("a") + struct.pack("<IIQ", 9, 0, 2**21 + 1) + bytes(2**21 + 1),
+        header(pairs=2**16 + 1) + (text("") + struct.pack("<IB", 0, 0)) * (2**16 + 1),
+    ],
+)
+def test_no_more_is_read_than_any_model_has(tmp_path: Path, data: bytes):
+    # The library would take a thousand times the memory of what is there.
+    (tmp_path / "m.gguf").write_bytes(data)
+    with pytest.raises(ToolchainError, match="cut or damaged"):
+        check_header(tmp_path / "m.gguf")
+
+
 @pytest.mark.parametrize("version", [1, 4, 3 << 24])
 def test_other_version_or_byte_order_is_refused(tmp_path: Path, version: int):
     (tmp_path / "m.gguf").write_bytes(header(version=version))
