@@ -83,6 +83,8 @@ def compare(
 
         total = torch.stack(list(workers.map(sums, range(len(windows))))).sum(0)
         bar.advance(1)
+    if not torch.isfinite(total).all():
+        raise ArithmeticError("the predictions are no numbers")
     count = len(windows) * (windows.shape[1] - 1)
     before_nll, after_nll, divergence = (float(one) / count for one in total)
     return Comparison(count, math.exp(before_nll), math.exp(after_nll), max(0.0, divergence))

@@ -6,10 +6,11 @@ import importlib.metadata
 import platform
 import resource
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 
+import numpy as np
 import torch
 from edgelora_native.matrices import Matrix, Matrix4, Matrix8, SymmetricMatrix
 from torch import Tensor
@@ -86,7 +87,7 @@ def quantise(
         budget = options.size_budget.bytes_of(sum(one.num_weights for one in products))
     _check(products, kept, options, budget)
     windows = calibration_windows(source, options, progress)
-    with Workers() as workers:
+    with _in_range(), Workers() as workers:
         sensitivity = Sensitivity()
         if not _stays_as_it_is(products, kept, budget):
             sample = windows.calibration[: options.sensitivity_inputs, : options.sensitivity_tokens]
@@ -160,9 +161,23 @@ def _check(
         check_budget([_choice(one, unmeasured, kept, options.left_out) for one in products], budget)
 
 
+@contextmanager
+def _in_range() -> Iterator[None]:
+    """Turns what weights far beyond any trained model's bring about into a ToolchainError."""
+    try:
+        yield
+    except (ArithmeticError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+        raise ToolchainError(
+            "the model's numbers leave their range on the calibration texts: the source is "
+            "damaged, or use --quant plain"
+        ) from error
+
+
 def native_matrix(rounded: Rounded) -> Matrix:
     """A rounded matrix in the words of the native core."""
     scale = rounded.scale.half().numpy()
+    if not np.isfinite(scale).all():
+        raise ToolchainError("a matrix holds values beyond half precision: not supported")
     values = rounded.values.numpy()
     if rounded.minimum is not None:
         return Matrix4(scale, rounded.minimum.half().numpy(), values.astype("uint8"))

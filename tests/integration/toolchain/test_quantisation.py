@@ -226,6 +226,23 @@ def test_what_can_not_be_is_refused_before_anything_is_measured(model, options, 
 
 
 @pytest.mark.parametrize("model", ["llama"], indirect=True)
+@pytest.mark.parametrize("value", [7e4, 3e38])
+@pytest.mark.parametrize("name", ["model.embed_tokens.weight", "model.norm.weight"])
+def test_weights_beyond_any_range_are_refused_in_words(model, options, name, value):
+    class Changed:
+        shape = model[1].tensors[name].shape
+
+        def float32(self, rows=slice(None)):
+            values = model[1].tensors[name].float32(rows).copy()
+            values.flat[0] = value
+            return values
+
+    source = dataclasses.replace(model[1], tensors={**model[1].tensors, name: Changed()})
+    with pytest.raises(ToolchainError, match=r"leave their range|beyond half precision"):
+        quantise(source, dataclasses.replace(options, inputs=2, held_out_inputs=1))
+
+
+@pytest.mark.parametrize("model", ["llama"], indirect=True)
 def test_a_text_that_is_too_short_is_refused_with_the_remedy(model, options, tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("no")
