@@ -61,11 +61,15 @@ class CheckpointFile:
         """Replaces the last state; after a loss of power one of the two is there, whole."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         partial = self._path.with_name(self._path.name + ".partial")
-        with partial.open("wb") as file:
-            torch.save({**state, "identity": self._identity}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self._path)
+        try:
+            with partial.open("wb") as file:
+                torch.save({**state, "identity": self._identity}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self._path)
+        except BaseException:
+            partial.unlink(missing_ok=True)  # a full disk needs the room
+            raise
         directory = os.open(self._path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)

@@ -135,3 +135,12 @@ def test_roles_that_the_template_refuses_are_named_by_their_line(tiny, tmp_path,
     with pytest.raises(ToolchainError, match=r"line 2: .*refuses these roles"):
         train(job, OPTIONS, tmp_path / "words")
     assert [path.name for path in tmp_path.iterdir()] == ["data.jsonl"]
+
+
+def test_a_checkpoint_that_cannot_be_written_keeps_the_last_one_alone(tmp_path) -> None:
+    file = CheckpointFile(tmp_path / "state", {})
+    file.save({"value": 1})
+    with pytest.raises(AttributeError):  # half-way: no file takes a function made here
+        file.save({"value": torch.ones(1000), "more": lambda: None})
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+    assert file.load() == {"value": 1}

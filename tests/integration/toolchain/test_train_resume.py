@@ -101,9 +101,9 @@ def test_a_terminated_run_leaves_its_checkpoint_alone(tiny, tmp_path, processes)
     ],
 )
 def test_memory_that_runs_out_gives_advice(tiny, tmp_path, processes, changes, message) -> None:
-    long = [{"role": "user", "content": "a " * 400}, {"role": "assistant", "content": "b"}]
+    long = [{"role": "user", "content": "a " * 90}, {"role": "assistant", "content": "b"}]
     job = training_job(tiny, tmp_path)
-    write_conversations(job.train_file, [long] * 64)
+    write_conversations(job.train_file, [long] * 256)
     options = {**LONG, **changes, "batch_tokens": 60_000}
     errors = tmp_path / "errors"
     processes.start(job, options, tmp_path / "big", errors, spare_bytes=64 << 20)
