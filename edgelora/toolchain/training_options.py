@@ -19,7 +19,7 @@ MAX_DATA_SHARE = 0.03
 MAX_RANK = 256
 MAX_COUNTED_EPOCHS = 1e9
 """Even with `force`: so that steps can be counted."""
-MAX_LEARNING_RATE = 1000.0
+MAX_LEARNING_RATE = 1e9
 MAX_THREADS = 1024
 ALL_LINEAR = "all-linear"
 BASE_TRAINING_TOKENS = {"smollm2-135m-instruct": 2_000_000_000_000}
