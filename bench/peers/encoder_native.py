@@ -33,6 +33,7 @@ class EncoderNative:
             max_loras=max(1, len(adapters)), max_lora_rank=_MAX_RANK, max_step_tokens=_STEP_TOKENS
         )
         self._backends: list[EncoderBackend] = []
+        self._has_adapters = bool(adapters)
         for directory in models:
             backend = NativeEncoderBackend(num_threads=threads)
             base = backend.load_model(Path(directory), limits)
@@ -54,7 +55,7 @@ class EncoderNative:
         """Vectors of texts, each for its task (an adapter, or a model), and the seconds it took."""
         wanted = [np.array(text, np.int32) for text in texts]
         begin = time.perf_counter()
-        if len(self._backends) == 1:
+        if self._has_adapters:
             uses = [() if task is None else (SlotWeight(task, 1.0),) for task in tasks]
             vectors = self._backends[0].encode(
                 [

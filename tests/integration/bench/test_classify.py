@@ -77,11 +77,20 @@ def test_engines_agree_on_each_task(files, tmp_path):
         ]
     )
     other_task = np.abs(exact - np.roll(exact, 1, axis=0)).max()
+    one = TaskFiles(
+        base=files.base,
+        adapters=files.adapters[:1],
+        merged=files.merged[:1],
+        prepared=files.prepared[:1],
+    )
     for engine in (ENGINES[0], WHOLE):
         with loaded(engine, files, tmp_path, num_threads=1) as process:
             seconds, vectors = process.encode(texts, tasks)
             assert seconds > 0
         assert np.abs(vectors - exact).max() < 0.1 * other_task
+        with loaded(engine, one, tmp_path, num_threads=1) as process:
+            _, alone = process.encode(texts[::3], tasks[::3])
+        assert np.abs(alone - exact[::3]).max() < 0.1 * other_task
 
 
 def test_requests_are_counted_and_timed(files, tmp_path):
