@@ -137,7 +137,7 @@ def _result(
     served: Sequence[dict[str, Any]],
 ) -> BenchResult:
     by_name = {row["classifier"]: row for row in rows}
-    best = max(rows, key=lambda row: row["validation_in_scope"] + row["validation_oos_recall"])
+    best = max(rows, key=lambda row: row["validation_in_scope"])
     lora, full = by_name.get(_SERVED), by_name.get(FULL)
     kept = share = None
     if lora and full:

@@ -67,6 +67,10 @@ class NodeConnection:
                     "the address, and with TLS the certificates (--ca-file, in Python ca_file)"
                 ) from None
             raise from_rpc_error(error) from None
+        except UnicodeError:
+            raise InvalidRequestError(
+                "a text can not be sent: part of it is no Unicode character; give it in UTF-8"
+            ) from None
         except (ValueError, TypeError) as error:
             # protobuf's own words name the type and the range, and repeat only the number.
             raise InvalidRequestError(f"a value can not be sent: {error}") from None

@@ -9,12 +9,14 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
-from peft import PeftModel
+from peft import PeftModel, set_peft_model_state_dict
+from safetensors.torch import load_file
 
 from bench.peers.child import serve
 from bench.peers.vectors import pack_vectors
@@ -41,8 +43,10 @@ class EncoderTransformers:
         self._is_mixed = bool(adapters)
         if adapters:
             model = PeftModel.from_pretrained(self._models[0], adapters[0], adapter_name="a0")
-            for index, path in enumerate(adapters[1:], start=1):
-                model.load_adapter(path, adapter_name=f"a{index}")
+            for index, path in enumerate(adapters):
+                if index:
+                    model.load_adapter(path, adapter_name=f"a{index}")
+                _load_factors(model, Path(path), f"a{index}")
             self._models = [model.eval()]
         return {"version": transformers.__version__}
 
@@ -77,6 +81,20 @@ class EncoderTransformers:
         weights = attention.unsqueeze(-1)
         pooled: torch.Tensor = (hidden.float() * weights).sum(1) / weights.sum(1)
         return pooled
+
+
+def _load_factors(model: Any, adapter: Path, name: str) -> None:
+    """PEFT knows them by their paths below a classifier, and says nothing where none fits."""
+    stored = load_file(adapter / "adapter_model.safetensors")
+    factors = {
+        key.replace("base_model.model.bert.", "base_model.model."): value
+        for key, value in stored.items()
+        if ".lora_" in key
+    }
+    found = set_peft_model_state_dict(model, factors, adapter_name=name)
+    unset = [key for key in found.missing_keys if f".{name}." in key and ".lora_" in key]
+    if found.unexpected_keys or unset:
+        raise ValueError("the adapter does not fit the model")
 
 
 if __name__ == "__main__":

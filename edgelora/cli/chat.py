@@ -20,6 +20,7 @@ from edgelora.cli.degradation_view import DegradationNotes
 from edgelora.cli.errors import CliError, message_of
 from edgelora.cli.output import counted, print_json, printable, progress_console
 from edgelora.cli.places import Connection, connection, connection_options, json_option
+from edgelora.cli.stdin_lines import stdin_lines
 from edgelora.client import EdgeLoraClient
 from edgelora.degradation import DegradationPreference
 from edgelora.generation import Accepted, Delta, Done, GenerationOptions, Priority, Usage
@@ -152,7 +153,7 @@ def chat(
     )
     target = connection(**where)
     if message is None and not sys.stdin.isatty():
-        message = sys.stdin.read().strip()
+        message = "".join(stdin_lines()).strip()
         if not message:
             raise CliError("standard input is empty: give a message, or --message TEXT")
     if message is not None:

@@ -59,14 +59,18 @@ def train_one(
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
+_MEASURES = (("in_scope", "right"), ("out_of_scope_recall", "without a label found"))
+
+
 def summary(report: ClassifierReport) -> str:
     """One line for the terminal."""
     measures = []
     for split in ("validation", "test"):
-        for name, words in (("in_scope", "right"), ("out_of_scope_recall", "of the others found")):
-            value = report.measures.get(split, {}).get(name)
+        measured = report.measures.get(split, {})
+        for name, words in _MEASURES:
+            value = measured.get(name)
             if value is not None:
-                measures.append(f"{split} {100 * value:.1f} % {words}")
+                measures.append(f"{100 * value:.1f} % of {split} texts {words}")
     return (
         f"trained {report.name}: {report.labels} labels in {report.wall_seconds:.0f} s, "
         f"{report.weights_bytes / 1e6:.1f} MB, {', '.join(measures)}"

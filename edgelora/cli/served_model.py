@@ -67,13 +67,14 @@ def _add_form(form: str, directory: Path, say: Callable[[str], None], *, is_enco
     except ValueError as error:
         raise CliError(f"model {name}: {error}") from error
     if model is not None and model.is_encoder != is_encoder:
-        option = "--model" if is_encoder else "--encoder"
-        raise CliError(f"model {name} is of the other kind: name it with {option}")
+        kind, option = ("a decoder", "--model") if is_encoder else ("an encoder", "--encoder")
+        raise CliError(f"model {name} is {kind}: name it with {option}")
     if model is not None and FORMS[form] in model.files:
         return
     if model is None and name != (DEFAULT_ENCODER_NAME if is_encoder else DEFAULT_NAME):
         raise CliError(
-            f"model {name} is not prepared: run `edgelora model prepare SOURCE --name {name}`"
+            f"model {name} is not prepared: run `edgelora model prepare SOURCE --name {name}`; "
+            "`edgelora model list` shows those that are"
         )
     # Imported only now: later starts do not need the tool chain.
     from edgelora.toolchain.errors import ToolchainError

@@ -144,7 +144,7 @@ def _write(
     check_space(model, directory, forms, rounding)
     if not isinstance(model, EncoderSource) and (window := model.shape.sliding_window) is not None:
         note = f"{name}: the context is limited to the model's sliding window, {window} tokens"
-        Console(stderr=True).print(note, highlight=False)
+        Console(stderr=True).print(note, highlight=False, soft_wrap=True)
     files = {FORMS[form]: write_form(model, form, directory, rounding) for form in forms}
     _write_report(directory, rounding)
     _write_text(directory / "config.json", _json(model.config))

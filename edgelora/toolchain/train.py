@@ -27,7 +27,7 @@ from edgelora.toolchain.training_ranks import copy_probe
 from edgelora.toolchain.training_record import record_of
 from edgelora.toolchain.training_report import TrainingReport
 from edgelora.toolchain.training_versions import Setup, train_versions
-from services.chassis.base_model import FLOAT32_FILE, BaseModel
+from services.chassis.base_model import FLOAT32_FILE, BaseModel, prepare_command
 
 CARD_EXAMPLES = 8
 """Prompts of the training data that a card quotes."""
@@ -119,8 +119,9 @@ def prepared_base(directory: Path) -> BaseModel:
         base.verify_file(directory, FLOAT32_FILE)
     except FileNotFoundError as error:
         raise ToolchainError(
-            f"model {directory.name!r} is not prepared: "
-            "run `edgelora model prepare --weights float32` first"
+            f"model {directory.name!r} is not prepared: run "
+            f"`{prepare_command(directory.name, 'float32')}` first; `edgelora model list` shows "
+            "those that are"
         ) from error
     except ValueError as error:
         raise ToolchainError(str(error)) from error

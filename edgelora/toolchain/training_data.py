@@ -95,7 +95,7 @@ def _split(
     count = max(1, round(share * len(pairs)))
     if count >= len(pairs):
         raise ToolchainError(
-            f"{name} has {len(pairs)} examples, too few to hold some out: give --test-data, or "
+            f"{name} is too short to hold some examples out: give --test-data, or "
             "--held-out 0"
         )
     drawn = set(random.Random(seed).sample(range(len(pairs)), count))  # noqa: S311 - no secret

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def train_versions(
 
 def _train(setup: Setup, options: TrainingOptions, directory: Path) -> Fit:
     """One training, its adapter saved into a directory."""
-    say = Console(stderr=True, highlight=False).print
+    say = partial(Console(stderr=True, highlight=False).print, soft_wrap=True)
     hardware, pad_id = setup.hardware, setup.tokenizer.pad_token_id
     torch.manual_seed(options.seed)
     base = load_base(setup.model_directory, hardware.dtype)

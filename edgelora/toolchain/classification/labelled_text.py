@@ -83,7 +83,7 @@ def read_data(
     labels = tuple(sorted(label for label in counts if label is not None))
     if not 2 <= len(labels) < MAX_LABELS:
         raise ToolchainError(
-            f"{train.name} has {len(labels)} labels: a classifier needs 2 to {MAX_LABELS - 1}"
+            f"{train.name}: a classifier needs 2 to {MAX_LABELS - 1} labels, found: {len(labels)}"
         )
     for name in ("val", "test"):
         strangers = {one.label for one in splits.get(name, [])} - {None, *labels}
@@ -112,7 +112,7 @@ def _splits(data: bytes, name: str, out_of_scope: str) -> dict[str, list[Labelle
     try:
         content = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ToolchainError(f"{name} can not be read as text in UTF-8") from error
+        raise ToolchainError(f"{name} is not UTF-8 text: save it as UTF-8") from error
     if not content.strip():
         raise ToolchainError(f"{name} is empty: give a text a line")
     try:

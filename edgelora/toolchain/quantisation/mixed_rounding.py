@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.model_source import ModelSource
 from edgelora.toolchain.quantisation.options import QuantisationOptions
+from services.chassis.extras import install_command
 
 if TYPE_CHECKING:  # neither the native core nor torch is installed everywhere
     from edgelora_native.matrices import Matrix
@@ -27,8 +28,8 @@ class MixedRounding:
         options.check()
         if find_spec("torch") is None:
             raise ToolchainError(
-                "--quant mixed needs torch: run `pip install 'edgelora[prepare,torch]'`, "
-                "or use --quant plain"
+                f"--quant mixed needs torch: run `{install_command('prepare,torch')}` in the "
+                "source tree, or use --quant plain"
             )
         self._options = options
         self._model: QuantisedModel | None = None

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bench.classify_engines import ENGINES, WHOLE, TaskFiles, loaded
+from bench.classify_engines import ENGINES, TRANSFORMERS, WHOLE, TaskFiles, loaded
 from bench.classify_models import prepare_merged, read_adapter, write_merged, write_tasks
 from bench.classify_quality import trained_rows
 from bench.classify_speed import measure_requests
@@ -83,7 +83,7 @@ def test_engines_agree_on_each_task(files, tmp_path):
         merged=files.merged[:1],
         prepared=files.prepared[:1],
     )
-    for engine in (ENGINES[0], WHOLE):
+    for engine in (ENGINES[0], WHOLE, ENGINES[2], TRANSFORMERS):
         with loaded(engine, files, tmp_path, num_threads=1) as process:
             seconds, vectors = process.encode(texts, tasks)
             assert seconds > 0

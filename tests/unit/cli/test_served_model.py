@@ -97,7 +97,7 @@ def test_a_model_nothing_can_serve_is_refused_before_anything_starts(ensure, tmp
 
 def test_a_model_of_the_other_kind_is_named_with_its_option(tmp_path):
     other_model(tmp_path, FLOAT32_FILE)
-    with pytest.raises(CliError, match="of the other kind: name it with --model"):
+    with pytest.raises(CliError, match="is a decoder: name it with --model"):
         ensure_encoder(tmp_path, "other", {}, print)
     with pytest.raises(CliError, match="model bert is not prepared"):
         ensure_encoder(tmp_path, "bert", {}, print)
