@@ -40,7 +40,11 @@ def files(tmp_path_factory):
     base = home / "models" / "tiny"
     trained = home / "trained"
     trained.mkdir()
-    tensors = encoder_tensors(MODULES, num_labels=len(LABELS), scale=0.2)
+    tensors = {
+        # As PEFT writes them for a classifier, whose encoder is its `bert`.
+        name.replace(".model.encoder.", ".model.bert.encoder."): values
+        for name, values in encoder_tensors(MODULES, num_labels=len(LABELS), scale=0.2).items()
+    }
     (trained / "adapter_config.json").write_bytes(encoder_config(MODULES))
     (trained / "adapter_model.safetensors").write_bytes(safetensors_bytes(tensors))
     (trained / "head.json").write_bytes(head_bytes(LABELS))
