@@ -95,8 +95,7 @@ def _split(
     count = max(1, round(share * len(pairs)))
     if count >= len(pairs):
         raise ToolchainError(
-            f"{name} is too short to hold some examples out: give --test-data, or "
-            "--held-out 0"
+            f"{name} is too short to hold some examples out: give --test-data, or --held-out 0"
         )
     drawn = set(random.Random(seed).sample(range(len(pairs)), count))  # noqa: S311 - no secret
     return (

@@ -297,7 +297,7 @@ def test_settings_without_mixed_are_refused(tmp_path, text):
 
 def test_without_torch_the_remedy_is_named(monkeypatch):
     monkeypatch.setattr(mixed_rounding, "find_spec", lambda name: None)
-    with pytest.raises(ToolchainError, match=r"pip install 'edgelora\[prepare,torch\]'"):
+    with pytest.raises(ToolchainError, match=r"pip install -e '\.\[prepare,torch\]'"):
         mixed_rounding.MixedRounding(QuantisationOptions())
 
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from services.chassis.base_model import FILE_NAME, BaseModel, read_object
+from edgelora.toolchain.prepare import DEFAULT_ENCODER_SOURCE
+from services.chassis.base_model import FILE_NAME, BaseModel, prepare_command, read_object
 from tests.support.stand_in_backend import stand_in_model
 
 
@@ -67,3 +68,18 @@ def test_field_that_is_missing_is_refused(tmp_path):
 def test_missing_file_is_told_apart(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_object(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("smollm2-135m-instruct", "edgelora model prepare --weights float32"),
+        (
+            "all-minilm-l6-v2",
+            f"edgelora model prepare {DEFAULT_ENCODER_SOURCE} --weights float32",
+        ),
+        ("mine", "edgelora model prepare SOURCE --name mine --weights float32"),
+    ],
+)
+def test_the_command_that_prepares_a_model_makes_that_one(name, command):
+    assert prepare_command(name, "float32") == command

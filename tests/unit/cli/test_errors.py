@@ -1,5 +1,6 @@
 """Every error is one line on standard error that says what to do; never a traceback."""
 
+import io
 import os
 import socket
 import subprocess
@@ -243,3 +244,12 @@ def test_names_from_files_of_others_steer_no_terminal_and_fill_none(fails, tmp_p
         (source / "model.safetensors.index.json").write_text(name)
         said = fails("model", "prepare", str(source), "--name", "other")
         assert len(said) < 2100 and not {"\x1b", "\x07", "\u202e"} & set(said)
+
+
+def test_a_message_that_is_no_text_is_refused_without_its_bytes(fails, monkeypatch):
+    data = io.BytesIO("grün".encode("latin-1"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data, "utf-8", errors="surrogateescape"))
+    monkeypatch.setenv("EDGELORA_API_KEY", "el_key")
+    said = fails("chat", "--address", "127.0.0.1:1")
+    assert "standard input is not UTF-8 text" in said
+    assert "gr" not in said

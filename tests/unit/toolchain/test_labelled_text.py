@@ -82,7 +82,7 @@ def test_another_label_can_stand_for_none_and_files_for_the_splits(tmp_path):
         (lines(("\udfff", "a")), "data, line 1: the text must not be empty, and be of whole"),
         (lines((SECRET, "a\n")), "data, line 1: the label has to be printable"),
         (lines((SECRET, "x" * 201)), "1 to 200 characters"),
-        (lines((SECRET, "a"), ("b", "a")), "data has 1 labels"),
+        (lines((SECRET, "a"), ("b", "a")), "2 to 4095 labels, found: 1"),
         (lines((SECRET, "a"), ("b", "b")), "one label has 1 text: give at least 2"),
         (json.dumps({"train": [[SECRET]]}), "data, train, text 1 has to be"),
         (json.dumps({"train": SECRET}), "data: train has to be a list"),
