@@ -1,8 +1,8 @@
 """`classify`: intents of CLINC150 on the default encoder, and what serving many tasks takes.
 
-The classifiers are those of `make classifiers`, three seeds of each and the mean of three whole
-models, which it keeps in EDGELORA_HOME; of what is missing one seed is trained first, once (about
-half an hour on two idle cores), but for --quick. The data set's own split: training texts with the
+The classifiers are those of `make classifiers`, some seeds of each and the mean of whole models,
+which it keeps in EDGELORA_HOME; of what is missing one seed is trained first, once (about half an
+hour on two idle cores), but for --quick. The data set's own split: training texts with the
 100 that belong to no intent, thresholds from its validation texts, the test texts looked at once
 for each classifier. An in-scope text that is called out of scope is wrong.
 
