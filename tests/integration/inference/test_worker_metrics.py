@@ -114,10 +114,17 @@ async def test_the_adapters_that_run_and_wait_are_named_by_their_digests():
             'waiting_lora_adapters=""}'
         )
         assert abs(time.time() - value) < 60
-        call = bench.call(adapters={digest: 1.0}, max_tokens=100_000, timeout=60)
-        await call.read()
+
+        async def generate():
+            # One generation may be over before a scrape sees it.
+            while True:
+                async for _ in bench.call(adapters={digest: 1.0}, max_tokens=100_000, timeout=60):
+                    pass
+
+        running = asyncio.create_task(generate())
         while f'running_lora_adapters="{digest}"' not in (await info())[0]:
-            pass
-        call.cancel()
+            assert not running.done()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
         while 'running_lora_adapters=""' not in (await info())[0]:
             pass
