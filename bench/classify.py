@@ -2,9 +2,9 @@
 
 The classifiers are those of `make classifiers`, some seeds of each and the mean of whole models,
 which it keeps in EDGELORA_HOME; of what is missing one seed is trained first, once (about half an
-hour on two idle cores), but for --quick. The data set's own split: training texts with the
-100 that belong to no intent, thresholds from its validation texts, the test texts looked at once
-for each classifier. An in-scope text that is called out of scope is wrong.
+hour on two idle cores), but for --quick. The data set's own split: training texts with the 100 that
+belong to no intent, thresholds from its validation texts, the test texts looked at once for each
+classifier. An in-scope text that is called out of scope is wrong.
 
 Memory and speed are measured with adapters of the trained one's shape, one a task, beside the same
 tasks as whole models, every engine in a process of its own. Memory is read when all tasks together

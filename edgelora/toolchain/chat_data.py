@@ -13,6 +13,7 @@ from typing import Any
 
 from edgelora.toolchain.chat_shapes import Conversation as Conversation
 from edgelora.toolchain.chat_shapes import conversation_of
+from edgelora.toolchain.data_text import decode_data, read_data_file
 from edgelora.toolchain.errors import ToolchainError, refusing
 
 IGNORED = -100
@@ -43,23 +44,9 @@ def read_numbered(path: Path) -> list[tuple[int, Conversation]]:
     return numbered(read_data_file(path), path.name)
 
 
-def read_data_file(path: Path) -> bytes:
-    """The bytes of a data file. Whoever wants their hash too takes it of these: read a second
-    time, a pipe is empty and a file may be another. Raises ToolchainError."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise ToolchainError(f"data file {path.name!r} not found: check its path") from error
-    except IsADirectoryError as error:
-        raise ToolchainError(f"{path.name!r} is a directory: give a JSONL file") from error
-
-
 def numbered(data: bytes, name: str) -> list[tuple[int, Conversation]]:
     """As `read_numbered`, of the bytes of a file of that name."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ToolchainError(f"{name} is not UTF-8 text: save it as UTF-8") from error
+    text = decode_data(data, name)
     entries = _array(text, name) if text.lstrip().startswith("[") else _lines(text, name)
     conversations = [
         (line, conversation_of(entry, f"{name}, line {line}")) for line, entry in entries

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgelora.toolchain.chat_data import Conversation, Example, encode, numbered, read_data_file
+from edgelora.toolchain.chat_data import Conversation, Example, encode, numbered
+from edgelora.toolchain.data_text import read_data_file
 from edgelora.toolchain.errors import ToolchainError
 
 MAX_HELD_OUT_SHARE = 0.5

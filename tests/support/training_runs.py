@@ -9,8 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from edgelora.toolchain.chat_data import write_conversations
+from edgelora.toolchain.prepare import prepare
 from edgelora.toolchain.training_job import TrainingJob
+from tests.support.tiny_families import save_directory, tiny_model
 
 WORDS = ("fog", "lamp", "river", "stone", "cloud", "grass")
 CONVERSATIONS = [
@@ -20,6 +24,14 @@ CONVERSATIONS = [
     ]
     for index, word in enumerate(WORDS)
 ]
+
+
+def tiny_base(home: Path) -> Path:
+    """The directory of a very small prepared Llama below `home`; torch computes with one thread."""
+    torch.set_num_threads(1)
+    save_directory(tiny_model("llama"), home / "source")
+    prepare(home / "source", home, "tiny", weights="float32")
+    return home / "models" / "tiny"
 
 
 def training_job(model: Path, place: Path, **changes: Any) -> TrainingJob:

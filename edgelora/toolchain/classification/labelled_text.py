@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from edgelora.adapter_format.head import MAX_LABEL_CHARS, MAX_LABELS
-from edgelora.toolchain.data_text import is_text
+from edgelora.toolchain.data_text import decode_data, is_text, read_data_file
 from edgelora.toolchain.errors import ToolchainError
 
 OUT_OF_SCOPE = "oos"
@@ -68,13 +68,13 @@ def read_data(
     `out_of_scope`: the label that stands for none. Raises ToolchainError that names the file and
     the line, and no text.
     """
-    content = _bytes(train)
+    content = read_data_file(train)
     splits = _splits(content, train.name, out_of_scope)
     for name, path in (("val", validation), ("test", test)):
         if path is not None:
             splits[name] = [
                 one
-                for texts in _splits(_bytes(path), path.name, out_of_scope).values()
+                for texts in _splits(read_data_file(path), path.name, out_of_scope).values()
                 for one in texts
             ]
     if not splits.get("val"):
@@ -101,18 +101,8 @@ def read_data(
     )
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ToolchainError(f"{path.name} can not be read") from error
-
-
 def _splits(data: bytes, name: str, out_of_scope: str) -> dict[str, list[LabelledText]]:
-    try:
-        content = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ToolchainError(f"{name} is not UTF-8 text: save it as UTF-8") from error
+    content = decode_data(data, name)
     if not content.strip():
         raise ToolchainError(f"{name} is empty: give a text a line")
     try:

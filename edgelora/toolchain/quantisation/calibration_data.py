@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from edgelora.toolchain.chat_data import Conversation, numbered
+from edgelora.toolchain.data_text import decode_data, read_data_file
 from edgelora.toolchain.demo_data import business_email, recipes, tutor
 from edgelora.toolchain.errors import ToolchainError, refusing
 from edgelora.toolchain.model_source import ModelSource, TokenizerFiles
@@ -38,13 +39,8 @@ def read_text(path: Path, model: ModelSource) -> CalibrationText:
 
     Raises ToolchainError.
     """
-    try:
-        data = path.read_bytes()
-        text = data.decode("utf-8")
-    except OSError as error:
-        raise ToolchainError(f"calibration file {path.name!r} cannot be read: check it") from error
-    except UnicodeDecodeError as error:
-        raise ToolchainError(f"{path.name} is not UTF-8 text: save it as UTF-8") from error
+    data = read_data_file(path)
+    text = decode_data(data, path.name)
     if path.suffix == ".jsonl":
         text = _rendered([one for _, one in numbered(data, path.name)], model.tokenizer)
     return CalibrationText(path.name, hashlib.sha256(data).hexdigest(), encode(text, model))

@@ -13,12 +13,10 @@ import torch
 
 from edgelora.toolchain.chat_data import write_conversations
 from edgelora.toolchain.errors import ToolchainError
-from edgelora.toolchain.prepare import prepare
 from edgelora.toolchain.train import train, unfinished_run
 from edgelora.toolchain.training_checkpoint import CheckpointFile
 from edgelora.toolchain.training_options import TrainingOptions
-from tests.support.tiny_families import save_directory, tiny_model
-from tests.support.training_runs import CONVERSATIONS, training_job
+from tests.support.training_runs import CONVERSATIONS, tiny_base, training_job
 
 pytestmark = [
     pytest.mark.integration,
@@ -31,11 +29,7 @@ OPTIONS = TrainingOptions(r=2, alpha=4.0, epochs=1.0, force=True, threads=1, che
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory) -> Path:
-    torch.set_num_threads(1)
-    home = tmp_path_factory.mktemp("home")
-    save_directory(tiny_model("llama"), home / "source")
-    prepare(home / "source", home, "tiny", weights="float32")
-    return home / "models" / "tiny"
+    return tiny_base(tmp_path_factory.mktemp("home"))
 
 
 class _Payload:

@@ -12,19 +12,15 @@ import pytest
 import torch
 
 from edgelora.cli.main import run
-from edgelora.toolchain.prepare import prepare
-from tests.support.tiny_families import save_directory, tiny_model
-from tests.support.training_runs import training_job
+from tests.support.training_runs import tiny_base, training_job
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
-    torch.set_num_threads(1)
-    home = tmp_path_factory.mktemp("home")
-    save_directory(tiny_model("llama"), home / "source")
-    prepare(home / "source", home, "tiny", weights="float32")
+    home: Path = tmp_path_factory.mktemp("home")
+    tiny_base(home)
     return home
 
 

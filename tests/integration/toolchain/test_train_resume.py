@@ -13,12 +13,10 @@ import torch
 from edgelora.toolchain.chat_data import encode, write_conversations
 from edgelora.toolchain.errors import ToolchainError
 from edgelora.toolchain.lora_model import add_lora, load_base, load_tokenizer
-from edgelora.toolchain.prepare import prepare
-from edgelora.toolchain.train import train
+from edgelora.toolchain.train import train, unfinished_run
 from edgelora.toolchain.training_checkpoint import CheckpointFile
 from edgelora.toolchain.training_options import TrainingOptions
-from tests.support.tiny_families import save_directory, tiny_model
-from tests.support.training_runs import CONVERSATIONS, TrainingProcesses, training_job
+from tests.support.training_runs import CONVERSATIONS, TrainingProcesses, tiny_base, training_job
 
 pytestmark = [
     pytest.mark.integration,
@@ -35,11 +33,7 @@ LONG = {**SETTINGS, "epochs": 1e7}
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory) -> Path:
-    torch.set_num_threads(1)
-    home = tmp_path_factory.mktemp("home")
-    save_directory(tiny_model("llama"), home / "source")
-    prepare(home / "source", home, "tiny", weights="float32")
-    return home / "models" / "tiny"
+    return tiny_base(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +44,7 @@ def processes() -> Iterator[TrainingProcesses]:
 
 
 def checkpoint_of(output: Path) -> Path:
-    return output.with_name(f".{output.name}.training") / "rank-4.checkpoint"
+    return unfinished_run(output) / "rank-4.checkpoint"
 
 
 def until_checkpoint(process: int, output: Path) -> None:
